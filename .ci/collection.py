@@ -38,7 +38,7 @@ SENT_ALONG = (
     "values/regular_files.py",
 )
 """What modules import of the package; Ansible sends it to the managed machine with them."""
-BESIDE_PLUGINS = ("authority.py",)
+BESIDE_PLUGINS = ("authority.py", "services/litellm_routes.py", "services/routed.py")
 """What lookups import of the package, on the controller."""
 FOLDERS = {
     ".ci/collection": ".",
@@ -46,6 +46,7 @@ FOLDERS = {
     f"{PACKAGE}/ansible/modules": "plugins/modules",
     f"{PACKAGE}/ansible/lookup": "plugins/lookup",
     f"{PACKAGE}/ansible/connection": "plugins/connection",
+    f"{PACKAGE}/ansible/inventory": "plugins/inventory",
 }
 """Folder of this tree → folder of the collection. Our callbacks are of no use without ``provision``."""
 FILES = {
@@ -53,7 +54,13 @@ FILES = {
     **{f"{PACKAGE}/{name}": f"plugins/module_utils/{name}" for name in SENT_ALONG},
     **{f"{PACKAGE}/{name}": f"plugins/plugin_utils/{name}" for name in BESIDE_PLUGINS},
 }
-NEED_THE_PACKAGE = ("provision_container.py", "provision_incus.py", "provision_proxmox.py")
+NEED_THE_PACKAGE = (
+    "lab.py",
+    "provision_container.py",
+    "provision_incus.py",
+    "provision_proxmox.py",
+    "provision_secret.py",
+)
 """Plugins that run on the controller alone, and only where the package is installed; their pages say so."""
 WITHOUT_THE_PACKAGE = """try:  # noqa: SIM105  # only this form may stand before imports
     import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role

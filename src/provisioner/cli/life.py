@@ -43,13 +43,21 @@ def wishes(function: Function) -> Function:
 @lab_words(names=True)
 @wishes
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
-def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed_exitcode: bool) -> int:
+@option("--markdown", is_flag=True, help="Say it in Markdown, for a comment on a merge request.")
+def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed_exitcode: bool, markdown: bool) -> int:
     """Say what up would do; change nothing."""
     from provisioner.workflow import planning
 
+    if markdown and session.console.json:
+        raise click.UsageError("Choose one of --markdown and --json.")
     lab = session.open_lab(words.existing(), with_secrets=True)
     made = planning.plan(lab, session.effects(lab), wishes, full=full)
-    show_plan(session.console, made)
+    if markdown:
+        from provisioner.report.plan_markdown import plan_markdown
+
+        session.console.say(plan_markdown(made, lab.name))
+    else:
+        show_plan(session.console, made)
     session.console.count_planned(change.action for change in made.changes)
     return ExitCode.CHANGES_PENDING if detailed_exitcode and not made.is_empty else ExitCode.DONE
 

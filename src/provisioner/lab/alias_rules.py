@@ -24,7 +24,8 @@ from provisioner.lab.aliases import (
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, EMBEDDING, RERANK, Path, ResolvedService
+from provisioner.services.base import Path, ResolvedService
+from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, ResolvedService, RoutedAlias
+from provisioner.services.base import ResolvedService
+from provisioner.services.routed import CHAT, RoutedAlias
 from provisioner.values.address import Address
 
 

@@ -9,7 +9,8 @@ from provisioner.catalog import STAGES
 from provisioner.lab.aliases import chat_aliases, flatten, kinds_of
 from provisioner.lab.resolved import ENGINE_PROTOCOL, SPEECH_PROTOCOL, ResolvedLab
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, EMBEDDING, RERANK, ResolvedService
+from provisioner.services.base import ResolvedService
+from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values.address import Address
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem

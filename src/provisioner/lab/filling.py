@@ -12,7 +12,8 @@ from provisioner.lab.artifacts import ModelFile, folder_with, given_path
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.spec import Upstream
 from provisioner.services import knowledge_of
-from provisioner.services.base import ResolvedService, RoutedEngine
+from provisioner.services.base import ResolvedService
+from provisioner.services.routed import RoutedEngine
 from provisioner.values.address import Address
 
 CONTEXT_OPTION = "context"

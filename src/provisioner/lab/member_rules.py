@@ -10,7 +10,8 @@ from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_add
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.labfile.spec import provider_of
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, ResolvedService
+from provisioner.services.base import ResolvedService
+from provisioner.services.routed import CHAT
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
 

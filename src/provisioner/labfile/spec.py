@@ -275,6 +275,9 @@ class Spec(Part):
     fit_check: Literal["refuse", "warn"] = Field(
         default="refuse", description="What becomes of engines that do not fit on their card"
     )
+    plugin: Literal["provisioner.inference.lab"] | None = Field(
+        default=None, description="By this key Ansible takes the file for an inventory; nobody else reads it"
+    )
 
 
 def hosts_of(spec: Spec) -> Mapping[str, HostPage]:

@@ -11,7 +11,8 @@ from provisioner.lab.speech import speakers_for
 from provisioner.labfile.loader import environment_name
 from provisioner.report.client import Served
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, LAN, ResolvedService
+from provisioner.services.base import LAN, ResolvedService
+from provisioner.services.routed import CHAT
 from provisioner.values.state import Secret
 
 PROTOCOL = "openai"

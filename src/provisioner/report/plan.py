@@ -21,7 +21,7 @@ _SIGNS: dict[Action, tuple[str, str]] = {
     "rollback": ("<", "yellow"),
     "adopt": ("&", "yellow"),
 }
-_OUTCOMES: dict[Action, str] = {
+OUTCOMES: dict[Action, str] = {
     "create": "will be created",
     "build": "will be built",
     "update": "will be updated in place",
@@ -61,9 +61,9 @@ def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) ->
 def change_text(change: Change, style: Style = PLAIN) -> str:
     """One change: what happens to what and why, then its attributes, then what requests meet meanwhile."""
     sign, colour = _SIGNS[change.action]
-    thing = _NOUNS[type(change.before or change.after)]
+    thing = thing_of(change)
     target = safe_line(change.target)
-    outcome = style.paint(f"  # {thing} {target} {_OUTCOMES[change.action]}", "bold")
+    outcome = style.paint(f"  # {thing} {target} {OUTCOMES[change.action]}", "bold")
     indentation = " " * (_SIGN_WIDTH - len(sign))
     lines = [
         f"{outcome} ({safe_line(change.reason)})",
@@ -74,6 +74,11 @@ def change_text(change: Change, style: Style = PLAIN) -> str:
     if change.meanwhile:
         lines.append(f"      {safe_line(change.meanwhile)}")
     return "\n".join(lines)
+
+
+def thing_of(change: Change) -> str:
+    """What kind of thing is changed: "container", "service" or "artifact"."""
+    return _NOUNS[type(change.before or change.after)]
 
 
 def count_line(plan: Plan) -> str:

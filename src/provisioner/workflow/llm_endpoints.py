@@ -22,7 +22,8 @@ from provisioner.measuring.history import Setting
 from provisioner.measuring.llm_bench import Depth
 from provisioner.report.gateway import models_of
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, EngineBench, ResolvedService
+from provisioner.services.base import EngineBench, ResolvedService
+from provisioner.services.routed import CHAT
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.state import Secret

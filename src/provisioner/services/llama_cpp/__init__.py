@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
 from provisioner.services.base import (
-    CHAT,
     NATIVE,
     CudaBuild,
     EngineBench,
@@ -29,6 +28,7 @@ from provisioner.services.llama_cpp.options import (
     option_warnings,
     request_context,
 )
+from provisioner.services.routed import CHAT
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.models.header import Header
-from provisioner.services.base import CHAT, EMBEDDING, RERANK, ModelUse, ResolvedService
+from provisioner.services.base import ModelUse, ResolvedService
 from provisioner.services.llama_cpp.options import (
     ENCODERS,
     kind_of,
@@ -18,6 +18,7 @@ from provisioner.services.llama_cpp.options import (
     request_context,
     served_uses,
 )
+from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values.state import Problem
 
 NO_POOLING, RANK_POOLING = 0, 4

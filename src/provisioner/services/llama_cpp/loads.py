@@ -12,8 +12,9 @@ from provisioner.loads.terms import MIB, Load, total_of
 from provisioner.loads.vision import image_buffer
 from provisioner.loads.weighing import unread_of, weighed
 from provisioner.models.header import Header
-from provisioner.services.base import CHAT, ResolvedService
+from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
+from provisioner.services.routed import CHAT
 
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.models.header import Header
-from provisioner.services.base import CHAT, EMBEDDING, RERANK, ModelUse, ResolvedService
+from provisioner.services.base import ModelUse, ResolvedService
+from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values.state import Problem
 
 PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})

@@ -16,8 +16,8 @@ from provisioner.models.header import Header
 from provisioner.models.tiny_bert import TINY_BERTS
 from provisioner.report.gateway import entrance_of
 from provisioner.services import Knowledge, knowledge_of
-from provisioner.services.base import CHAT, EMBEDDING, RERANK
 from provisioner.services.llama_cpp.options import ENCODERS, LONGEST_TEXT
+from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret

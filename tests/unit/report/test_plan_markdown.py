@@ -1,0 +1,101 @@
+"""A plan as Markdown: read by a real parser, whatever names and reasons hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from markdown_it import MarkdownIt
+
+from provisioner.plan import Change, Plan
+from provisioner.report.plan_markdown import LONGEST, plan_markdown
+from provisioner.values.state import Instance, Service, Status
+
+GIB = 1024**3
+LLAMA = Instance(name="llama", host="box", lab="homelab", image="debian/12", memory=2 * GIB)
+CREATE = Change("create", "llama", None, LLAMA, "in the file, not on the host")
+SMALLER = replace(LLAMA, memory=GIB, status=Status.RUNNING)
+UPDATE = Change("update", "llama", SMALLER, LLAMA, "it differs from the file")
+REPLACE = Change("replace", "llama", SMALLER, LLAMA, "asked for by --replace")
+DELETE = Change("delete", "old", replace(SMALLER, name="old"), None, "no longer in the file")
+HOSTILE = [
+    "`",
+    "```\n</details><script>alert(1)</script>",
+    "a|b",
+    "<img src=x onerror=alert(1)>",
+    "[click](https://example.invalid)",
+    "https://example.invalid/x",
+    "@everybody #1 !1 $x$ :tada: ~~x~~ **y** __z__ {{ 7 * 7 }}",
+    "\\`\\|\\<b>",
+    "&lt;b&gt; &#60;b>",
+    "\u202egnirts",
+]
+
+TAGS = "h3|p|blockquote|strong|table|thead|tbody|tr|th|td|code|pre|details|summary"
+OURS = re.compile(rf'</?(?:{TAGS})(?: class="language-diff")?>')
+
+
+def rendered(text: str) -> str:
+    """What a reader's program makes of it."""
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+
+
+def cells_of(html: str) -> list[list[str]]:
+    """The cells of the table, row by row, as they are shown."""
+    return [re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)]
+
+
+def test_it_says_how_much_what_and_why_and_every_attribute() -> None:
+    text = plan_markdown(Plan((CREATE, UPDATE)), "homelab")
+    assert text.startswith("### Plan of `homelab`\n\nPlan: 1 to create, 1 to change, 0 to destroy.\n")
+    assert "What is in it is lost" not in text
+    rows = cells_of(rendered(text))[1:]
+    created = ["container <code>llama</code>", "will be created", "in the file, not on the host", ""]
+    assert rows == [
+        created,
+        ["container <code>llama</code>", "will be updated in place", "it differs from the file", ""],
+    ]
+    assert "\n+       host     = box\n" in text
+    assert "\n!       memory = 1GiB -> 2GiB\n" in text
+
+
+def test_what_is_lost_is_said_first() -> None:
+    text = plan_markdown(Plan((REPLACE, DELETE)), "homelab")
+    lost = text.index("> **What is in it is lost:** `llama`, `old`")
+    assert lost < text.index("| what |")
+
+
+def test_without_changes_there_is_no_table() -> None:
+    kept = plan_markdown(Plan(orphans=(replace(LLAMA, name="other"),), leftovers=("llama/kokoro",)), "homelab")
+    assert "No changes: the containers" in kept
+    assert "not in the file, and kept: `other`" in kept
+    assert "still running: `llama/kokoro`" in kept
+    assert "|" not in kept
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_nothing_that_others_chose_is_more_than_text(words: str) -> None:
+    service = Service("llama_cpp", words, "engine", {}, port=8080)
+    named = replace(LLAMA, name=words, host=words, image=words, services=(service,))
+    plan = Plan((Change("create", words, None, named, words), replace(REPLACE, reason=words)), (named,), (words,))
+    html = rendered(plan_markdown(plan, words))
+    assert re.findall(r"<[^>]+>", OURS.sub("", html)) == []
+    assert [len(row) for row in cells_of(html)[1:]] == [4, 4]
+    assert html.count("<details>") == html.count("</details>") == 1
+    assert "<s>" not in html
+    assert "<em>" not in html
+    assert html.count("<strong>") == 1  # our own
+    # Hosts of repositories make calls and links of these beyond Markdown: they are not written as such outside of code.
+    outside = re.sub(r"<code.*?</code>", "", html, flags=re.DOTALL)
+    source = re.sub(r"(?s)```+diff.*", "", plan_markdown(plan, words))
+    assert "@everybody" not in re.sub(r"`+[^`]+`+", "", source)
+    assert "\u202e" not in outside
+
+
+def test_a_plan_that_is_too_long_for_a_comment_is_cut_and_says_so() -> None:
+    many = tuple(replace(CREATE, target=f"c{number}") for number in range(400))
+    text = plan_markdown(Plan(many), "homelab")
+    assert len(text) < 65_536
+    assert re.search(r"and \d+ lines more: run provision plan\n```\n\n</details>$", text)
+    assert LONGEST < 65_536
