@@ -38,7 +38,8 @@ OURS = re.compile(rf'</?(?:{TAGS})(?: class="language-diff")?>')
 
 def rendered(text: str) -> str:
     """What a reader's program makes of it."""
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+    html: str = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+    return html
 
 
 def cells_of(html: str) -> list[list[str]]:

@@ -24,7 +24,13 @@ DIGEST = f"sha256:{'a' * 64}"
 USUAL = {"image": f"registry.example/team/web@{DIGEST}", "image_port": 80, "pages": ["/"]}
 KEY = Secret("key", "0123456789abcdef")
 BROKER = {"port": 1883, "why": "MQTT of the sensors"}
-NO_HTTP = {"pages": None, "image_port": None, "health": "", "health_command": ["/bin/ask"], "ports": [BROKER]}
+NO_HTTP: dict[str, Any] = {
+    "pages": None,
+    "image_port": None,
+    "health": "",
+    "health_command": ["/bin/ask"],
+    "ports": [BROKER],
+}
 
 
 def said(container: dict[str, Any] | None = None, **options: Any) -> list[str]:

@@ -85,7 +85,8 @@ def _lab_file(path: Path) -> Path:
     except (OSError, UnicodeDecodeError, yaml.YAMLError):  # what is wrong with a lab's file is said in our words
         return path
     if isinstance(told, dict) and isinstance(told.get("file"), str) and set(told) <= {"plugin", "file"}:
-        return path.parent / told["file"]
+        named: str = told["file"]
+        return path.parent / named
     return path
 
 

@@ -98,5 +98,5 @@ def _aliases(term: Any, engines: Iterable[RoutedEngine]) -> Iterable[RoutedAlias
         if strangers or not lists[ENGINES]:
             what = f"{', '.join(strangers)} is none of the engines" if strangers else "it has no engine"
             raise ValueError(f"alias {name!r}: {what}")
-        limits = {word: said.get(word) for word in LIMITS}
+        limits: dict[str, Any] = {word: said.get(word) for word in LIMITS}
         yield RoutedAlias(str(name), lists[ENGINES], **limits, context_window_fallbacks=lists[TOO_LONG])
