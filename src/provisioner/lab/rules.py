@@ -319,6 +319,8 @@ def lan_needs_key(lab: ResolvedLab) -> Iterator[Problem]:
         key = service.page.key_option
         if not key or service.written.get(key) is not None:
             continue
+        if service.port is None:  # what speaks no HTTP has nothing before it that could ask: each of its ports says why
+            continue
         hint = f"Add {key}: !secret NAME"
         if service.expose == LAN:
             yield service.problem("expose", f"expose: lan needs {key}", hint)

@@ -196,7 +196,8 @@ WITH_HTTP = """        image_port: 80
         looks: [/]
         health: /health
 """
-WITHOUT_HTTP = """        health: ""
+WITHOUT_HTTP = """        expose: lan
+        health: ""
         health_command: [/bin/busybox, wget, -q, -O, /dev/null, "http://127.0.0.1:1883/health"]
 """
 
@@ -209,6 +210,10 @@ def test_an_image_that_speaks_no_http_is_proved_by_its_command(lab: ImageLab) ->
     assert lab.asked("/hidden", key=None, port=1883) == (200, "hidden\n")
     with pytest.raises(urllib.error.URLError):
         lab.asked("/health")
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:  # its host listens on all of its addresses
+        sender.sendto(b"from the house", ("127.0.0.1", 5300))
+    heard = "/var/lib/oci/volumes/data/heard"
+    sh(lab, "image", f"timeout 20 sh -c 'until grep -q \"from the house\" {heard}; do sleep 0.1; done'")
     for words in (("plan", "--detailed-exitcode"), ("verify",), ("audit",), ("status",)):
         looked = lab.provision(*words)
         assert looked.code == 0, (words, looked.out, looked.err)

@@ -160,7 +160,8 @@ def resolved(**options: Any) -> tuple[ResolvedLab, Instance]:
 
 
 def test_an_image_that_speaks_no_http_is_reached_by_its_ports_and_nothing_stands_before_it() -> None:
-    assert said(**NO_HTTP) == []
+    assert said(**NO_HTTP) == said(**NO_HTTP, expose="lan") == []
+    assert said(expose="lan") == ["expose: lan needs api_key"]
     lab, instance = resolved(**NO_HTTP, expose="lan")
     (service,) = instance.services
     assert (service.port, service.health, service.behind) == (None, None, "")
