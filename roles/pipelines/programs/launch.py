@@ -29,6 +29,8 @@ HEALTH, STATUS = "/health", "/"
 """Where it is asked whether it serves, and which of upstream's pages says it."""
 LOADER, LOADED = "load_module_from_path", "module_name"
 """Upstream's function that loads a file, and its variable with the name of the file without its end."""
+FORMS, QUESTION, STREAMED = "schemas", "OpenAIChatCompletionForm", "stream"
+"""Upstream's description of a question, and its word for an answer in parts."""
 SILENT = {"GLOBAL_LOG_LEVEL": "WARNING"}
 """At INFO it writes what people ask and what they are answered."""
 
@@ -44,7 +46,7 @@ def main(words: Sequence[str]) -> None:
         limits = Limits(**page["guard"])
         doors = Doors(os.environ[KEY], frozenset(page["paths"]), frozenset(page["open"]))
         served = Served(application_of(page), Path(page["folder"]))
-    except (OSError, ImportError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ImportError, AttributeError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"Unable to start the Pipelines server: {asked.page} or its source is damaged: {error!r}\n")
         sys.exit(CANNOT_START)
     import uvicorn
@@ -73,7 +75,18 @@ def application_of(page: dict[str, Any]) -> Application:
     """Upstream's application, which finds the pipelines in their folder."""
     os.environ.update(SILENT, PIPELINES_DIR=page["folder"])
     sys.path.insert(0, page["source"])
+    answer_whole_unless_asked()
     return importlib.import_module(APPLICATION).app  # type: ignore[no-any-return]  # whatever it is, it is ASGI
+
+
+def answer_whole_unless_asked() -> None:
+    """Have a question that says nothing of streaming answered whole, as OpenAI's API has it.
+
+    Upstream streams then, which a gateway that left the word out takes for a damaged answer.
+    """
+    question = getattr(importlib.import_module(FORMS), QUESTION)
+    question.model_fields[STREAMED].default = False
+    question.model_rebuild(force=True)
 
 
 class Served:

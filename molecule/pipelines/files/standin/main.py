@@ -23,7 +23,7 @@ from config import LOG_LEVELS, PIPELINES_DIR
 from fastapi import Depends, FastAPI, HTTPException, Request, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
-from schemas import Question
+from schemas import OpenAIChatCompletionForm
 from utils.pipelines.auth import get_current_user
 
 FOLDER = Path(PIPELINES_DIR)
@@ -189,7 +189,7 @@ def part(model: str, delta: dict[str, Any], reason: str | None) -> dict[str, Any
 
 @app.post("/v1/chat/completions")
 @app.post("/chat/completions")
-async def chat(asked: Question) -> Any:
+async def chat(asked: OpenAIChatCompletionForm) -> Any:
     """An answer, to everybody."""
     known = offered().get(asked.model)
     if known is None or known["type"] == "filter":

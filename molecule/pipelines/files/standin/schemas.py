@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
-class Question(BaseModel):
+class OpenAIChatCompletionForm(BaseModel):
     """A question in OpenAI's words; upstream streams where nobody says otherwise."""
 
     model_config = ConfigDict(extra="allow")
