@@ -1,0 +1,34 @@
+"""``make execution-environment``: a folder of which ``ansible-builder build`` makes an image with all that plays need.
+
+It holds the definition, the wheel and the collection of this tree, all of one version.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from collection import version_of
+
+ROOT = Path(__file__).resolve().parents[1]
+DEFINITION = ROOT / ".ci/execution-environment/execution-environment.yml"
+
+
+def write(made: Path, folder: Path) -> None:
+    """Write the folder of what ``make dist collection`` has left in ``made``; what it held before is replaced."""
+    version = version_of(ROOT)
+    parts = [made / f"provisioner-{version}-py3-none-any.whl", made / f"provisioner-inference-{version}.tar.gz"]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise SystemExit(f"Unable to find {' and '.join(missing)} in {made}: run make dist collection.")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for part in parts:
+        shutil.copyfile(part, folder / part.name)
+    text = DEFINITION.read_text(encoding="utf-8").replace("VERSION", version)
+    (folder / DEFINITION.name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path("dist"), Path(sys.argv[1] if len(sys.argv) > 1 else "dist/execution-environment"))
