@@ -31,4 +31,5 @@ def write(made: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path("dist"), Path(sys.argv[1] if len(sys.argv) > 1 else "dist/execution-environment"))
+    target, *made = map(Path, sys.argv[1:] or ["dist/execution-environment"])
+    write(made[0] if made else Path("dist"), target)
