@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PROVISION_TEST_STARTED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all bench cuda-build lint generate lock collection clean
+.PHONY: help install up test test-all bench cuda-build lint generate lock collection execution-environment clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
