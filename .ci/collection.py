@@ -61,7 +61,10 @@ NEED_THE_PACKAGE = (
     "provision_proxmox.py",
     "provision_secret.py",
 )
-"""Plugins that run on the controller alone, and only where the package is installed; their pages say so."""
+"""Plugins that run on the controller alone, and only where the package is installed; their pages say so.
+
+They import of it alone: an error of the package is none of the collection's classes, which nobody would catch.
+"""
 WITHOUT_THE_PACKAGE = """try:  # noqa: SIM105  # only this form may stand before imports
     import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role
 except ImportError:  # here is the whole package
@@ -107,6 +110,8 @@ def text_of(place: PurePosixPath, text: str, version: str) -> str:
 
 def _imported(place: PurePosixPath, text: str) -> str:
     """Each import of one of the package's files that lies in the collection, by the name that it has there."""
+    if place.name in NEED_THE_PACKAGE:
+        return text
     for folder, names in (("module_utils", SENT_ALONG), ("plugin_utils", BESIDE_PLUGINS)):
         for name in names:
             module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -114,7 +119,7 @@ def _imported(place: PurePosixPath, text: str) -> str:
             old = rf"^(\s*)from provisioner\.{re.escape(module)} import "
             text = re.sub(old, rf"\1{new}", text, flags=re.MULTILINE)
     left = OF_THE_PACKAGE.search(text)
-    if left is not None and place.name not in NEED_THE_PACKAGE:
+    if left is not None:
         raise SystemExit(f"Unable to put {place} into the collection, which lacks what it imports: {left[0].strip()}")
     return text
 

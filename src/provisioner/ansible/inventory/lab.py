@@ -12,7 +12,7 @@ short_description: The containers of a lab, by the file that provision reads
 description:
   - Reads a lab's file (C(homelab.yml)) and asks its hosts for what is there. Groups are C(containers), C(lab_NAME),
     C(host_NAME), C(service_ROLE), and C(card_VENDOR) of those that have one. Variables are how each container is
-    reached, its C(provision_address), and those of its services' roles.
+    reached, C(provision_address) where it has an address in the LAN, and those of its services' roles.
   - A container that is not there is told, and in group C(not_there) alone. Secrets are lookups.
   - The package C(provisioner) has to be installed beside ansible-core on the controller.
   - Ansible itself cannot read a file with C(!secret) in it, whatever its keys. Then name the lab's file in one of two
