@@ -80,7 +80,8 @@ def test_groups_and_ways_in_are_those_of_the_lab_and_what_is_not_there_is_said(l
     assert found["service_llama_cpp"]["hosts"] == ["listed-llama"]
     assert found["not_there"]["hosts"] == ["listed-later"]
     variables = found["_meta"]["hostvars"]
-    assert variables["listed-llama"]["ansible_connection"] == "provisioner.inference.provision_incus"
+    way = {"__ansible_unsafe": "provisioner.inference.provision_incus"}  # what a lab says is never a template
+    assert variables["listed-llama"]["ansible_connection"] == way
     assert "listed-later" not in variables
     # Behind a bridge it has no address in the LAN, and none is made up.
     assert not any("provision_address" in one for one in variables.values())
