@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PROVISION_TEST_STARTED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all bench cuda-build lint generate lock collection execution-environment clean
+.PHONY: help install up test test-all bench cuda-build lint generate lock collection dist execution-environment clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -55,9 +55,17 @@ generate: install ## write what follows from the roles' pages: defaults, README 
 lock: install ## choose the newest versions of the development set anew
 	$(BIN)/uv pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header --extra dev pyproject.toml --output-file $(LOCK)
+	echo twine | $(BIN)/uv pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header - --output-file .ci/twine.txt
 
 collection: install ## dist/provisioner-inference-VERSION.tar.gz, the roles and modules for everybody's playbooks (docs/own-playbooks.md)
 	$(BIN)/python .ci/collection.py dist
+
+dist: install ## dist/provisioner-VERSION: wheel and sdist of what git knows, looked through by twine (docs/releases.md)
+	$(BIN)/python .ci/dist.py dist
+
+execution-environment: dist collection ## dist/execution-environment, of which ansible-builder makes an image for AWX (docs/own-playbooks.md)
+	$(BIN)/python .ci/execution_environment.py
 
 clean: ## remove what can be made again here (not the caches in the home folder)
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .ansible .cache

@@ -24,8 +24,10 @@ class WheelContents(BuildHookInterface):  # type: ignore[type-arg]  # its parame
         root = Path(self.root)
         files: dict[str, str] = build_data["force_include"]
         for path in sorted(path for folder in SHARED for path in (root / folder).rglob("*") if path.is_file()):
-            if not LEFT_OUT.intersection(path.parts):
-                files[str(path)] = f"provisioner/share/{path.relative_to(root).as_posix()}"
+            inside = path.relative_to(root).as_posix()
+            # What git ignores is somebody's own: secrets, work folders, caches.
+            if not LEFT_OUT.intersection(path.parts) and not self.build_config.path_is_excluded(inside):
+                files[str(path)] = f"provisioner/share/{inside}"
         files[str(self._catalog(root))] = "provisioner/data/catalog.json"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  # hatchling's
