@@ -124,7 +124,7 @@ def builder(boxes: dict[str, Box], tmp_path_factory: pytest.TempPathFactory) -> 
 def _definition(made: Path) -> Path:
     """The folder that ``make execution-environment`` writes."""
     subprocess.run([sys.executable, ROOT / ".ci/collection.py", made], check=True, capture_output=True, timeout=120)
-    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, ROOT]
+    wheel: list[str | Path] = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, ROOT]
     subprocess.run(wheel, check=True, capture_output=True, timeout=120)
     folder = made / "execution-environment"
     subprocess.run(

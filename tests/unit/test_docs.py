@@ -14,7 +14,7 @@ REACHES = (".",)
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 MOST_LINES = 150
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
@@ -63,7 +63,8 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, link: str) -> None:
 
 def test_every_page_is_listed() -> None:
     listed = set(LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8")))
-    assert {page.name for page in PAGES if page.name != "README.md"} == {
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
+    assert pages - {"README.md"} == {
         link for link in listed if link.endswith(".md")
     }
 
