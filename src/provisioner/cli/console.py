@@ -73,8 +73,8 @@ class Console:
         self._no_color = self._no_color or no_color
 
     def hide(self, secrets: Iterable[Secret]) -> None:
-        """Never print these values, whoever says them: the last line of defence, not the first."""
-        self._hidden = hidden_forms(secrets)
+        """Never print these values, nor those of before, whoever says them: the last line of defence, not the first."""
+        self._hidden = tuple(sorted({*self._hidden, *hidden_forms(secrets)}, key=len, reverse=True))
 
     @property
     def style(self) -> Style:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from provisioner.catalog import load_catalog
-from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.options import Words, existing, lab_files, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.cli.suggest import card_option, suggestions
 from provisioner.loads.uses import USES
 from provisioner.report.style import count_text
-from provisioner.values.errors import ExitCode, InputError, PreflightError
+from provisioner.values.errors import ExitCode, InputError, PreflightError, ProvisionError
 from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
+    from provisioner.labfile.loader import Needs
 
 DEFAULT_USE = "chat"
 
@@ -100,14 +101,32 @@ def _chosen(session: Session, file: Path, model: str, gpu: Card | None, use: str
 
 @click.command()
 @verb
-@lab_words(names=False)
-def validate(session: Session, words: Words) -> int:
-    """Check the file and say everything that is wrong with it, each with its line."""
-    lab = session.open_lab(words.existing())
+@lab_files
+@option("--without-secrets", is_flag=True, help="Look up no secret, and do not miss any: for machines without them.")
+def validate(session: Session, files: tuple[Path, ...], *, without_secrets: bool) -> int:
+    """Check the file and say everything that is wrong with it, each with its line.
+
+    Of several files each is checked, whatever is wrong with others; the exit code is the worst. With --without-secrets
+    everything is checked but the values of secrets: neither the environment nor secrets.env is read.
+    """
+    needs: Needs = "unread" if without_secrets else "all"
+    codes = []
+    for file in dict.fromkeys(files):
+        try:
+            codes.append(_validate(session, file, needs))
+        except ProvisionError as error:
+            if len(files) == 1:  # said where all errors are, with what to do where the system refused something
+                raise
+            codes.append(session.console.fail(error))
+    return max(codes)
+
+
+def _validate(session: Session, file: Path, needs: Needs) -> int:
+    lab = session.open_lab(existing(file), needs=needs)
     containers = count_text(len(lab.spec.containers), "container")
     services = count_text(sum(len(one.services) for one in lab.spec.containers.values()), "service")
     session.console.result(
-        f"{words.file} is valid: lab {lab.name}, {containers}, {services}.", file=words.file, lab=lab.name, valid=True
+        f"{file} is valid: lab {lab.name}, {containers}, {services}.", file=file, lab=lab.name, valid=True
     )
     return ExitCode.DONE
 

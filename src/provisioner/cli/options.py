@@ -35,12 +35,17 @@ class Words:
 
     def existing(self) -> Path:
         """The file; raise ``InputError`` that says what to do when there is none."""
-        if self.file.is_file():
-            return self.file
-        raise InputError(
-            f"Unable to read {self.file}: there is no such file",
-            resolution=f"Run: provision init {self.file}   or name the file: provision VERB FILE.yml",
-        )
+        return existing(self.file)
+
+
+def existing(file: Path) -> Path:
+    """That file; raise ``InputError`` that says what to do when there is none."""
+    if file.is_file():
+        return file
+    raise InputError(
+        f"Unable to read {file}: there is no such file",
+        resolution=f"Run: provision init {file}   or name the file: provision VERB FILE.yml",
+    )
 
 
 def option(*names: str, **settings: Any) -> Decorator:
@@ -99,12 +104,36 @@ def understood(arguments: tuple[str, ...], files: tuple[str, ...], *, by_variabl
 
     A file among the arguments wins over one that only the environment names (``by_variable``).
     """
-    named = tuple(one for one in arguments if one.endswith(FILE_SUFFIXES))
-    rest = tuple(dict.fromkeys(one for one in arguments if not one.endswith(FILE_SUFFIXES)))
-    chosen = named if named and by_variable else (*named, *files)
+    chosen, rest = _divided(arguments, files, by_variable=by_variable)
     if len(chosen) > 1:
         raise click.UsageError(f"Two files: {' and '.join(chosen)}. A command works on one.")
     return Words(Path(chosen[0] if chosen else DEFAULT_FILE), rest)
+
+
+def lab_files(function: Function) -> Function:
+    """Any number of files, for a verb that only reads them: the function gets ``files``, each once, at least one."""
+
+    @click.argument("arguments", nargs=-1, metavar="[FILE]...", shell_complete=complete_files)
+    @option("-f", "--file", "files", multiple=True, type=click.Path(), metavar="FILE", help="A file; may be repeated.")
+    @click.pass_context
+    @wraps(function)
+    def call(ctx: click.Context, /, *args: Any, arguments: tuple[str, ...], files: tuple[str, ...], **rest: Any) -> Any:
+        by_variable = ctx.get_parameter_source("files") is ParameterSource.ENVIRONMENT
+        chosen, names = _divided(arguments, files, by_variable=by_variable)
+        if names:
+            raise click.UsageError(f"Unexpected argument {names[0]!r}: a file ends in .yml or .yaml.", ctx)
+        return function(*args, files=tuple(map(Path, chosen or (DEFAULT_FILE,))), **rest)
+
+    return call
+
+
+def _divided(
+    arguments: tuple[str, ...], files: tuple[str, ...], *, by_variable: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files that are meant, and the names among ``arguments``."""
+    named = tuple(one for one in arguments if one.endswith(FILE_SUFFIXES))
+    rest = tuple(dict.fromkeys(one for one in arguments if not one.endswith(FILE_SUFFIXES)))
+    return (named if named and by_variable else (*named, *files)), rest
 
 
 def complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -133,8 +133,11 @@ __all__ = [
 ]
 
 Rules = Callable[[Spec], Iterable[Problem]]
-Needs = Literal["all", "hosts", "none"]
-"""Which secrets must have a value: all of the file, those that its hosts are logged in to with, or none."""
+Needs = Literal["all", "hosts", "none", "unread"]
+"""Which secrets must have a value: all of the file, those that its hosts are logged in to with, or none.
+
+With ``unread`` none is even looked up: the file is judged as it is written, wherever that is done.
+"""
 
 
 def load(
@@ -154,7 +157,7 @@ def load(
     only for a file in which nothing is wrong, and only for what ``needs`` says.
     """
     document = _read(path) if content is None else _document(content, path)
-    values, problems = _values(document, path)
+    values, problems = ({}, []) if needs == "unread" else _values(document, path)
     spec, parsed = _parsed(document, values, catalog, path)
     missing = [] if problems else _missing(document, values, needs)
     problems += [*document.problems, *parsed.problems]

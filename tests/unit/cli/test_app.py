@@ -15,7 +15,7 @@ WRONG = {
     "no such option": ("plan", "--jsn"),
     "an option without its value": ("destroy", "--lab"),
     "a value that is no choice": ("show", "--client", "word"),
-    "two files": ("validate", "a.yml", "b.yml"),
+    "two files": ("show", "a.yml", "b.yml"),
     "a container where none is meant": ("validate", "llama"),
     "no such file": ("validate", "none.yml"),
     "options that exclude each other": ("show", "--expanded", "--client", "openai"),

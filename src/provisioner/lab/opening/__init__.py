@@ -243,17 +243,19 @@ def open_lab(
     """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing.
 
     ``content``: what the file is to hold, where that is asked before it is written.
-    A verb that does not need all secrets reads no lock file either: what stops or deletes uses none.
+    A verb that does not need all secrets reads no lock file either: what stops or deletes uses none. One that looks up
+    none, to judge the file, reads it.
     """
     catalog = load_catalog()
+    knows_models = needs in {"all", "unread"}
     opened: list[ResolvedLab] = []
 
     def rules(spec: Spec) -> list[Problem]:
         headers, broken = read_headers(spec.models)
-        if needs == "all":
+        if knows_models:
             headers |= _cached(path, spec.models)
         texts, unreadable = _texts(path, spec, catalog)
-        pulled = _cached_pulled(spec, catalog) if needs == "all" else {}
+        pulled = _cached_pulled(spec, catalog) if knows_models else {}
         resolved = resolve(spec, catalog, Known(headers=headers, texts=texts, pulled=pulled))
         opened.append(resolved)
         stacks = _stack_problems(resolved, path)
