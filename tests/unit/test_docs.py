@@ -64,9 +64,7 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, link: str) -> None:
 def test_every_page_is_listed() -> None:
     listed = set(LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8")))
     pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
-    assert pages - {"README.md"} == {
-        link for link in listed if link.endswith(".md")
-    }
+    assert pages - {"README.md"} == {link for link in listed if link.endswith(".md")}
 
 
 def test_every_verb_is_described() -> None:
