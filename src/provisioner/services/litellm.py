@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.services import base
 from provisioner.services.base import Path, ResolvedService
-from provisioner.services.litellm_routes import VARIABLE_MARK, routes_of
+from provisioner.services.gateway_routes import VARIABLE_MARK, routes_of
 from provisioner.services.routed import RoutedAlias, RoutedEngine
 from provisioner.values.state import Problem, Secret
 
