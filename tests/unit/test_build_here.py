@@ -12,8 +12,10 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.labfile.parsing import parse_spec
 from provisioner.values import paths
+from tests.plays import run_tasks
 
-REACHES = ("roles", "src/provisioner/catalog", "src/provisioner/lab")
+ROOT = Path(__file__).resolve().parents[2]
+REACHES = ("roles", "src/provisioner/ansible", "src/provisioner/catalog", "src/provisioner/lab")
 INCLUDED = {"name": "base", "tasks_from": "build_here"}
 LAB: dict[str, Any] = {
     "name": "lab",
@@ -61,3 +63,29 @@ def test_a_lab_says_another_place_even_where_nothing_came_to_be_mounted() -> Non
     for service in services:
         place = str(service.variables[f"{service.role}_artifact_path"])
         assert place != BUILDING[service.role]["vars"]["base_build_path"]
+
+
+def test_what_was_written_down_is_known_again_and_anything_else_is_not(tmp_path: Path) -> None:
+    """The very content that the role writes, held against its own variables by a real run."""
+    tasks = yaml.safe_load(Path(paths.roles(), "base/tasks/build_here.yml").read_text("utf-8"))
+    (written,) = [task["ansible.builtin.copy"] for task in tasks if "ansible.builtin.copy" in task]
+    looked_at = {"paths": [str(tmp_path / "MANIFEST.sha256"), str(tmp_path / "MADE_OF")]}
+    run_tasks(
+        ROOT,
+        tmp_path,
+        [
+            {"include_vars": {"file": str(Path(paths.roles(), "base/vars/main.yml"))}},
+            {
+                "copy": {"content": written["content"], "dest": "{{ __base_made_of }}", "mode": "0644"},
+                "vars": {"base_build_path": str(tmp_path), "base_build_of": "ab" * 32},
+            },
+            {"provision_paths": looked_at, "register": "__base_built"},
+            *(
+                {
+                    "assert": {"that": f"__base_is_of_something_else == {is_else}"},
+                    "vars": {"base_build_path": str(tmp_path), "base_build_of": made_of},
+                }
+                for made_of, is_else in (("ab" * 32, False), ("cd" * 32, True))
+            ),
+        ],
+    )
