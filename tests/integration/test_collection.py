@@ -102,7 +102,7 @@ def folder(ansible: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _ssh(folder: Path, plain: str, script: str, given: bytes = b"") -> str:
     address = plain.split(maxsplit=1)[0]
-    options = [
+    options: list[str | Path] = [
         "-i",
         folder / "key",
         "-o",
