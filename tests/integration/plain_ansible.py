@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+TIMEOUT_S = 900.0
+
 
 @pytest.fixture(scope="module")
 def ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,7 +30,9 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def play(python: Path, folder: Path, *arguments: str, environment: Mapping[str, str]) -> str:
+def play(
+    python: Path, folder: Path, *arguments: str, environment: Mapping[str, str], timeout_s: float = TIMEOUT_S
+) -> str:
     """What ``ansible-playbook`` says in the folder; its last line is its exit code."""
     program = Path(sys.executable).parent / "ansible-playbook"
     clean = {key: one for key, one in os.environ.items() if not key.startswith(("ANSIBLE_", "PROVISION_", "PYTHON"))}
@@ -38,7 +42,7 @@ def play(python: Path, folder: Path, *arguments: str, environment: Mapping[str, 
         env={**clean, **environment},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=timeout_s,
         check=False,
     )
     return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
