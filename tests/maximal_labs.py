@@ -17,6 +17,7 @@ def _lab_with_door(**options: Any) -> dict[str, Any]:
     """A lab whose door has these options beside its sites."""
     gateway = {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}
     return {
+        "plugin": "provisioner.inference.lab",
         "name": "lab",
         "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
         "containers": {

@@ -38,7 +38,9 @@ def _tasks() -> Any:
     inner = yaml.safe_load((role / "vars" / "main.yml").read_text(encoding="utf-8"))
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text(encoding="utf-8"))
     for name in CASES:
-        given = {"litellm_master_key": f"sk-{KEY}", **_options(_case(name))}
+        # As in a lab, where nothing is built in the machine itself.
+        own = {"litellm_master_key": f"sk-{KEY}", "litellm_artifact_path": "/opt/litellm/nothing"}
+        given = {**own, **_options(_case(name))}
         variables = {**inner, **defaults, **given}
         said = {"content": f"{{{{ {SAID} }}}}", "dest": f"{{{{ folder }}}}/{name}.said", "mode": "0600"}
         preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}, "vars": variables}
