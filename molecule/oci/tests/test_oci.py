@@ -270,6 +270,7 @@ def test_a_card_is_in_the_image_with_its_driver_and_nothing_starts_without_it(ho
 
 @pytest.mark.usefixtures("mended")
 def test_a_device_file_of_a_group_is_opened_by_the_images_own_user(host: Host) -> None:
+    host.run(f"systemctl reset-failed {UNIT}")  # the test before has started it often, and quickly on a quick machine
     node = "/dev/dri/renderD128"
     device = ("incus", "config", "device")
     add = ("render", "unix-char", "source=/dev/full", f"path={node}", "mode=0660", "gid=44")
@@ -342,7 +343,7 @@ def test_an_image_that_speaks_no_http_has_no_switch_and_is_asked_by_its_command(
     assert host.check_output("busybox wget -q -O - http://127.0.0.1:1883/hidden") == "hidden"
     unwell = {**NO_HTTP, "oci_health_command": ["/bin/busybox", "false"], "oci_start_timeout_s": 5}
     SCENARIO.refuses("verify_alone.yml", "`health_command` ended with 1", **unwell)
-    SCENARIO.refuses("verify_alone.yml", "it is published at 0.0.0.0:1883/tcp, 0.0.0.0:5300/udp, and not at")
+    SCENARIO.refuses("verify_alone.yml", "/health did not answer 200", oci_start_timeout_s=5)
 
 
 def test_a_command_that_says_it_is_not_well_is_no_proof() -> None:
