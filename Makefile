@@ -65,7 +65,7 @@ dist: install ## dist/provisioner-VERSION: wheel and sdist of what git knows, lo
 	$(BIN)/python .ci/dist.py dist
 
 execution-environment: dist collection ## dist/execution-environment, of which ansible-builder makes an image for AWX (docs/own-playbooks.md)
-	$(BIN)/python .ci/execution_environment.py
+	$(BIN)/python .ci/execution_environment.py dist
 
 clean: ## remove what can be made again here (not the caches in the home folder)
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .ansible .cache

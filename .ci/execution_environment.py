@@ -15,15 +15,19 @@ ROOT = Path(__file__).resolve().parents[1]
 DEFINITION = ROOT / ".ci/execution-environment/execution-environment.yml"
 
 
-def write(made: Path, folder: Path) -> None:
-    """Write the folder of what ``make dist collection`` has left in ``made``; what it held before is replaced."""
+def write(dist: Path) -> None:
+    """Write ``execution-environment`` into the folder in which ``make dist collection`` has left both files.
+
+    What it held before is replaced.
+    """
     version = version_of(ROOT)
-    parts = [made / f"provisioner-{version}-py3-none-any.whl", made / f"provisioner-inference-{version}.tar.gz"]
+    parts = [dist / f"provisioner-{version}-py3-none-any.whl", dist / f"provisioner-inference-{version}.tar.gz"]
     missing = [part.name for part in parts if not part.is_file()]
     if missing:
-        raise SystemExit(f"Unable to find {' and '.join(missing)} in {made}: run make dist collection.")
+        raise SystemExit(f"Unable to find {' and '.join(missing)} in {dist}: run make dist collection.")
+    folder = dist / "execution-environment"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir()
     for part in parts:
         shutil.copyfile(part, folder / part.name)
     text = DEFINITION.read_text(encoding="utf-8").replace("VERSION", version)
@@ -31,5 +35,4 @@ def write(made: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    target, *made = map(Path, sys.argv[1:] or ["dist/execution-environment"])
-    write(made[0] if made else Path("dist"), target)
+    write(Path(sys.argv[1]))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner import __version__
 from tests.checkout import tracked_files
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -51,7 +52,10 @@ def hashes_of(wheel: Path) -> dict[str, str]:
 
 def test_there_are_one_wheel_and_one_sdist_of_this_version(dist: Path) -> None:
     names = sorted(path.name for path in dist.iterdir())
-    assert [name.partition("-")[2].split("-")[0].removesuffix(".tar.gz") for name in names] == ["0.1.0", "0.1.0"]
+    assert [name.partition("-")[2].split("-")[0].removesuffix(".tar.gz") for name in names] == [
+        __version__,
+        __version__,
+    ]
 
 
 def test_the_wheel_of_the_sdist_is_that_of_the_checkout_and_holds_nothing_of_somebody_s_own(
@@ -76,14 +80,14 @@ def test_the_sdist_holds_what_the_wheel_is_made_of_and_no_more(dist: Path) -> No
     with tarfile.open(sdist) as archive:
         names = archive.getnames()
     assert {name.split("/")[1] for name in names} == INSIDE
-    assert [name for name in names if "/.ci/" in name] == ["provisioner-0.1.0/.ci/wheel_contents.py"]
+    assert [name for name in names if "/.ci/" in name] == [f"provisioner-{__version__}/.ci/wheel_contents.py"]
 
 
 def test_the_metadata_names_the_licence_and_carries_its_text(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        about = BytesParser().parsebytes(archive.read("provisioner-0.1.0.dist-info/METADATA"))
-        licence = archive.read("provisioner-0.1.0.dist-info/licenses/LICENSE").decode()
+        about = BytesParser().parsebytes(archive.read(f"provisioner-{__version__}.dist-info/METADATA"))
+        licence = archive.read(f"provisioner-{__version__}.dist-info/licenses/LICENSE").decode()
     assert about["License-Expression"] == "GPL-3.0-or-later"
     assert about["Description-Content-Type"] == "text/markdown"
     assert licence == (ROOT / "LICENSE").read_text(encoding="utf-8")

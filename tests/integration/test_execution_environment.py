@@ -126,14 +126,9 @@ def _definition(made: Path) -> Path:
     subprocess.run([sys.executable, ROOT / ".ci/collection.py", made], check=True, capture_output=True, timeout=120)
     wheel: list[str | Path] = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, ROOT]
     subprocess.run(wheel, check=True, capture_output=True, timeout=120)
-    folder = made / "execution-environment"
-    subprocess.run(
-        [sys.executable, ROOT / ".ci/execution_environment.py", folder, made],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    return folder
+    write: list[str | Path] = [sys.executable, ROOT / ".ci/execution_environment.py", made]
+    subprocess.run(write, check=True, capture_output=True, timeout=60)
+    return made / "execution-environment"
 
 
 def test_the_image_holds_the_package_and_the_collection_of_one_version(builder: Box) -> None:

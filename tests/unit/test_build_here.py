@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,27 +66,36 @@ def test_a_lab_says_another_place_even_where_nothing_came_to_be_mounted() -> Non
         assert place != BUILDING[service.role]["vars"]["base_build_path"]
 
 
-def test_what_was_written_down_is_known_again_and_anything_else_is_not(tmp_path: Path) -> None:
+OTHERS: dict[str, tuple[Callable[[Path], object], list[str], bool]] = {
+    "nothing": (lambda _: None, ["cpu"], False),
+    "an option": (lambda _: None, ["cuda"], True),
+    "a step of the build": (lambda role: (role / "tasks/build_git.yml").write_text("other"), ["cpu"], True),
+    "a package": (lambda role: (role / "files/requirements.txt").write_text("other==2"), ["cpu"], True),
+    "a variable of the build": (lambda role: (role / "vars/build.yml").write_text("other: 2"), ["cpu"], True),
+    "what is no part of it": (lambda role: (role / "tasks/main.yml").write_text("other"), ["cpu"], False),
+}
+"""By what is another one: who changes it, the options that the role has then, and whether that is another build."""
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_was_written_down_is_known_again_and_anything_else_is_not(tmp_path: Path, what: str) -> None:
     """The very content that the role writes, held against its own variables by a real run."""
+    change, options, is_else = OTHERS[what]
+    roles = tmp_path / "roles"
+    files = ("tasks/main.yml", "tasks/build.yml", "tasks/build_git.yml", "vars/build.yml", "files/requirements.txt")
+    for name in files:
+        (roles / "engine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (roles / "engine" / name).write_text(f"{name}: 1\n", encoding="utf-8")
     tasks = yaml.safe_load(Path(paths.roles(), "base/tasks/build_here.yml").read_text("utf-8"))
     (written,) = [task["ansible.builtin.copy"] for task in tasks if "ansible.builtin.copy" in task]
+    known = {"base_build_role": "engine", "base_build_path": str(tmp_path), "role_path": str(roles / "base")}
+    include = {"include_vars": {"file": str(Path(paths.roles(), "base/vars/main.yml"))}}
+    copy = {"content": written["content"], "dest": "{{ __base_made_of }}", "mode": "0644"}
+    run_tasks(ROOT, tmp_path, [include, {"copy": copy, "vars": {**known, "base_build_options": ["cpu"]}}])
+    change(roles / "engine")
     looked_at = {"paths": [str(tmp_path / "MANIFEST.sha256"), str(tmp_path / "MADE_OF")]}
-    run_tasks(
-        ROOT,
-        tmp_path,
-        [
-            {"include_vars": {"file": str(Path(paths.roles(), "base/vars/main.yml"))}},
-            {
-                "copy": {"content": written["content"], "dest": "{{ __base_made_of }}", "mode": "0644"},
-                "vars": {"base_build_path": str(tmp_path), "base_build_of": "ab" * 32},
-            },
-            {"provision_paths": looked_at, "register": "__base_built"},
-            *(
-                {
-                    "assert": {"that": f"__base_is_of_something_else == {is_else}"},
-                    "vars": {"base_build_path": str(tmp_path), "base_build_of": made_of},
-                }
-                for made_of, is_else in (("ab" * 32, False), ("cd" * 32, True))
-            ),
-        ],
-    )
+    judged = {
+        "assert": {"that": f"__base_is_of_something_else == {is_else}"},
+        "vars": {**known, "base_build_options": options},
+    }
+    run_tasks(ROOT, tmp_path, [include, {"provision_paths": looked_at, "register": "__base_built"}, judged])

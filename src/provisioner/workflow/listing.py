@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.inventory import CONTAINER_PYTHON
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.turns import TAKING_TURNS, takes_turns
@@ -15,7 +16,6 @@ from provisioner.workflow.addressing import look_at_addresses
 from provisioner.workflow.selecting import cards_of
 from provisioner.workflow.surveying import kept_images, observe
 
-CONTAINER_PYTHON = "/usr/bin/python3"
 CONTAINERS, NOT_THERE = "containers", "not_there"
 
 

@@ -9,7 +9,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,17 @@ class Lab:
             watcher.join()
         self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
         return self.runs[-1]
+
+    @contextmanager
+    def brought_up(self) -> Iterator[None]:
+        """Bring it up, so that its first run is that ``up``, and delete it with all that it shares afterwards."""
+        self.provision("destroy", "--prune", "--yes", "--lab", self.name)  # what an interrupted run of a test left
+        self.runs.clear()
+        first = self.provision("up", "--yes", "--json")
+        assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+        yield
+        ended = self.provision("destroy", "--prune", "--yes", "--lab", self.name, "--json")
+        assert ended.code == 0, ended.out + ended.err
 
     def provision_of(self, version: Path, *arguments: str) -> Ran:
         """Run the command of another version, by its checkout."""

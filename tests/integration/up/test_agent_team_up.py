@@ -78,13 +78,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp(NAME)
     lab = Lab(folder, {**incus_lab.environment, **environment}, "debian/12", "debian/12", name=NAME)
     lab.write(example())
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-    assert ended.code == 0, ended.out + ended.err
+    with lab.brought_up():
+        yield lab
 
 
 @pytest.fixture(scope="module")

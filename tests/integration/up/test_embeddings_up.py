@@ -57,13 +57,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The lab, up: its first ``up`` has proved vectors, an order and the gateway."""
     lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-    assert ended.code == 0, ended.out + ended.err
+    with lab.brought_up():
+        yield lab
 
 
 def asked(lab: Lab, engine: tuple[str, str], kind: str, model: str, port: int = 8080) -> Answer:

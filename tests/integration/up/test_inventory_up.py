@@ -47,19 +47,16 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The lab, up, with a container in its file that is not there yet, and the collection beside it."""
     lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    up = lab.provision("up", "--yes")
-    assert up.code == 0, up.out[-4000:] + up.err[-4000:]
-    lab.write(FILE + MORE)
-    (lab.folder / "inventory.yml").write_text(INVENTORY, encoding="utf-8")
-    (lab.folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    subprocess.run([sys.executable, ROOT / ".ci/collection.py", lab.folder], check=True, capture_output=True)
-    (file,) = lab.folder.glob("provisioner-inference-*.tar.gz")
-    installed = ansible(lab, "ansible-galaxy", "collection", "install", "--offline", str(file), "-p", "collections")
-    assert installed.returncode == 0, installed.stderr
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    with lab.brought_up():
+        lab.write(FILE + MORE)
+        (lab.folder / "inventory.yml").write_text(INVENTORY, encoding="utf-8")
+        (lab.folder / "play.yml").write_text(PLAY, encoding="utf-8")
+        build: list[str | Path] = [sys.executable, ROOT / ".ci/collection.py", lab.folder]
+        subprocess.run(build, check=True, capture_output=True, timeout=PLAY_S)
+        (file,) = lab.folder.glob("provisioner-inference-*.tar.gz")
+        installed = ansible(lab, "ansible-galaxy", "collection", "install", "--offline", str(file), "-p", "collections")
+        assert installed.returncode == 0, installed.stderr
+        yield lab
 
 
 def ansible(lab: Lab, program: str, *words: str) -> subprocess.CompletedProcess[str]:

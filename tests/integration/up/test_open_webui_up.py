@@ -49,13 +49,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write(FILE)
     with (lab.folder / "secrets.env").open("a", encoding="utf-8") as file:
         file.write(f"webui_password={PASSWORD}\n")
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-    assert ended.code == 0, ended.out + ended.err
+    with lab.brought_up():
+        yield lab
 
 
 @pytest.fixture(scope="module")

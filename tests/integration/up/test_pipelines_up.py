@@ -55,13 +55,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with files_on_bridge(lab, served, PORT) as address:
         said = {"address": address, "commit": source.commit, "sha256": source.source_sha256}
         lab.write(FILE.format(**said, pipelines="[agents/team.py]"))
-        lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-        lab.runs.clear()
-        first = lab.provision("up", "--yes", "--json")
-        assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-        yield lab
-        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-        assert ended.code == 0, ended.out + ended.err
+        with lab.brought_up():
+            yield lab
 
 
 def status(lab: Lab, model: str, key: str | None = MASTER_KEY) -> int:
