@@ -25,8 +25,11 @@ TOKEN = "canary-token-of-the-job"
 PLAN = "### Plan\n\n1 to create"
 KINDS = ["github", "gitlab"]
 GITHUB_LIST, GITLAB_LIST = "/repos/me/labs/issues/7/comments", "/projects/4/merge_requests/7/notes"
-OURS = {"github": {"user": {"login": "github-actions[bot]"}}, "gitlab": {"author": {"id": 42}}}
-OTHERS = {"github": {"user": {"login": "stranger"}}, "gitlab": {"author": {"id": 43}}}
+OURS: dict[str, dict[str, Any]] = {
+    "github": {"user": {"login": "github-actions[bot]"}},
+    "gitlab": {"author": {"id": 42}},
+}
+OTHERS: dict[str, dict[str, Any]] = {"github": {"user": {"login": "stranger"}}, "gitlab": {"author": {"id": 43}}}
 
 
 @dataclass
@@ -86,10 +89,11 @@ def handler_of(api: Api) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             api.asked.append((self.command, self.path))
+            headers: dict[str, str] = {}
             read = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             name, value = ("Authorization", f"Bearer {TOKEN}") if api.kind == "github" else ("PRIVATE-TOKEN", TOKEN)
             if self.headers.get(name) != value:
-                status, headers, body = 401, {}, b'{"message": "Bad credentials"}'
+                status, body = 401, b'{"message": "Bad credentials"}'
             elif api.raw:
                 status, headers, body = api.raw
             else:
