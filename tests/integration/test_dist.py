@@ -24,6 +24,7 @@ TIMEOUT_S = 900
 INSIDE = {".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "inventory", "playbooks"} | {
     "pyproject.toml",
     "roles",
+    "share",
     "src",
 }
 
