@@ -49,7 +49,7 @@ cuda-build: install ## how long llama.cpp for CUDA takes to build (half an hour 
 lint: install ## ruff, mypy, ansible-lint, yamllint, import contract, shellcheck, generated files
 	$(BIN)/pytest tests/lint
 
-generate: install ## write what follows from the roles' pages: defaults, README tables, site and verify playbooks
+generate: install ## write what follows from the roles' pages: defaults, README tables, site and verify playbooks; the manual page
 	$(BIN)/python -m provisioner.generate
 
 lock: install ## choose the newest versions of the development set anew

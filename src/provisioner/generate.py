@@ -1,7 +1,8 @@
 """What follows from the roles' own pages, written by ``make generate``.
 
 Defaults, README tables (options, and what is open), the two playbooks, and the options that a role passes on to the
-services that it stands before. Besides, the table of known cards in ``docs/suggest.md``.
+services that it stands before. Besides, the table of known cards in ``docs/suggest.md``, and the manual page and the
+files of shells in ``docs/share/``.
 
 ``python -m provisioner.generate`` writes; with ``--check`` it writes nothing, shows what differs and exits 1. The same
 pages always give the same bytes.
@@ -21,6 +22,7 @@ import yaml
 
 from provisioner.catalog import STAGES, ServiceType, Socket, internal_passed_on, load_catalog, passed_on
 from provisioner.gpus.bandwidth import GB, GIB, known_cards
+from provisioner.manual import installed_files
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from provisioner.values.state import port_behind
@@ -72,6 +74,8 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
         files[suggest] = _with_block(
             suggest, suggest.read_text(encoding="utf-8"), (CARDS_BEGIN, CARDS_END), cards_table()
         )
+    if (root / "docs/share").is_dir():  # what a wheel has installed lies elsewhere
+        files |= {root / "docs" / path: text for path, text in installed_files().items()}
     files[root / "playbooks/site.yml"] = site_text(ordered)
     files[root / "playbooks/verify.yml"] = verify_text(ordered)
     return files

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 REACHES = (".",)  # they are built from all that belongs to the checkout
 SECRET = "playbooks/secrets.env"
 TIMEOUT_S = 900
-INSIDE = {".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "inventory", "playbooks"} | {
+INSIDE = {".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "docs", "inventory"} | {
+    "playbooks",
     "pyproject.toml",
     "roles",
     "src",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.manual import installed_files
 from provisioner.values import paths
 from tests.checkout import tracked_files
 
@@ -74,7 +75,8 @@ def test_the_wheel_holds_our_plugins_and_nothing_of_the_tests(wheel: Path) -> No
     assert [name for name in names if name.startswith("provisioner/ansible/connection/") and name.endswith(".py")]
     assert "provisioner/data/catalog.json" in names
     assert "provisioner/py.typed" in names
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"provisioner"}
+    folders = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert folders == {"provisioner", "provisioner-0.1.0.data"}
     assert [name for name in names if "__pycache__" in name or "molecule" in name] == []
 
 
@@ -84,6 +86,14 @@ def test_the_package_and_its_folders_are_the_wheel_s(installed: Path, tmp_path: 
     assert Path(package).is_relative_to(installed)
     assert Path(roles) == Path(package) / "share/roles"
     assert (Path(playbooks) / "site.yml").is_file()
+
+
+def test_the_manual_page_and_the_files_of_shells_are_installed_below_the_prefix(wheel: Path, installed: Path) -> None:
+    data = "provisioner-0.1.0.data/data/"
+    inside = {name.removeprefix(data) for name in zipfile.ZipFile(wheel).namelist() if name.startswith(data)}
+    assert inside == {str(path) for path in installed_files()}
+    for path, text in installed_files().items():
+        assert (installed / path).read_text(encoding="utf-8") == text
 
 
 def test_it_runs_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:

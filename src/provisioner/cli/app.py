@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 import click
 
-from provisioner import __version__
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError, ProvisionError
@@ -108,12 +107,41 @@ class VerbGroup(click.Group):
         return super().main(*args, **extra, standalone_mode=False)  # type: ignore[call-overload]  # passed on as it is
 
 
+def _say_versions(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from provisioner.cli.versions import say_versions
+
+    say_versions((ctx.find_object(Session) or Session()).console)
+    ctx.exit()
+
+
+def _refuse_json_alone(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    """Before a verb ``--json`` would be lost in silence: it is refused with its place."""
+    if value and not ctx.resilient_parsing:
+        raise click.UsageError("--json stands behind the verb, or beside --version.", ctx)
+
+
 @click.group(
     cls=VerbGroup,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="provision", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_versions,
+    help="Say the versions of provision, ansible-core and the schema of homelab.yml.",
+)
+@click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_refuse_json_alone,
+    help="With --version: answer as a stream of JSON lines.",
+)
 def app() -> None:
     """One YAML file in, running and verified local-AI inference hosts out."""
 

@@ -9,6 +9,7 @@ from provisioner.catalog import Catalog, Limit, Option, Reference, ServiceType
 from provisioner.labfile.fields import ALIAS, HOST_NAME, VARIABLE
 from provisioner.labfile.options import SERVICE_ADDRESS, AliasOptions, file_options
 from provisioner.labfile.spec import Spec
+from provisioner.labfile.version import SCHEMA_ID
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server reads best
 _TYPES = {"str": "string", "path": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -52,7 +53,7 @@ def file_schema(catalog: Catalog) -> dict[str, Any]:
         "properties": {role: _service(service) for role, service in catalog.offered.items()},
         "additionalProperties": False,
     }
-    return {"$schema": DIALECT, "title": "A lab of provisioner", **schema}
+    return {"$schema": DIALECT, "$id": SCHEMA_ID, "title": "A lab of provisioner", **schema}
 
 
 def _simple(value: Any) -> Any:

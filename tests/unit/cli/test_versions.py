@@ -1,0 +1,81 @@
+"""``provision --version``: three versions for people, the same for programs, and nothing heavy imported for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from provisioner import __version__
+from provisioner.cli.app import run
+from provisioner.labfile.version import SCHEMA_VERSION
+
+
+def test_it_says_its_version_that_of_ansible_core_and_that_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"provision {__version__}",
+        f"ansible-core {metadata.version('ansible-core')}",
+        f"schema of homelab.yml {SCHEMA_VERSION}",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["--version", "--json"], ["--json", "--version"]])
+def test_programs_get_a_stream_with_its_last_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (result,) = [line for line in lines if line["type"] == "result"]
+    assert (result["provision"], result["schema"]) == (__version__, SCHEMA_VERSION)
+    assert result["ansible_core"] == metadata.version("ansible-core")
+    assert lines[-1]["type"] == "summary"
+    assert lines[-1]["exit_code"] == 0
+
+
+def test_the_variable_for_json_counts_here_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROVISION_JSON", "1")
+    assert run(["--version"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[1])["provision"] == __version__
+
+
+def test_json_before_a_verb_is_refused_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--json", "stacks"]) == 64
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert "behind the verb" in json.dumps(lines)
+
+
+def test_without_ansible_core_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert run(["--version"]) == 0
+    assert "ansible-core not installed\n" in capsys.readouterr().out
+
+
+def test_it_imports_neither_ansible_nor_what_reads_files() -> None:
+    program = (
+        "import sys\n"
+        "from provisioner.cli.app import run\n"
+        "code = run(['--version'])\n"
+        "print(*sorted(sys.modules), file=sys.stderr)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    imported = set(done.stderr.split())
+    assert "provisioner.labfile.version" in imported
+    assert imported.isdisjoint(
+        {"ansible", "pydantic", "rich", "yaml", "provisioner.catalog", "provisioner.labfile.loader"}
+    )
+
+
+def test_whoever_does_not_ask_imports_nothing_of_it() -> None:
+    program = "import sys, provisioner.cli.app\nprint(*sorted(sys.modules))\n"
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert "provisioner.cli.app" in imported
+    assert imported.isdisjoint({"provisioner.cli.versions", "importlib.metadata"})
