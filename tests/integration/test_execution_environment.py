@@ -16,7 +16,7 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
-from tests.integration.test_collection import WITH_SSH
+from tests.integration.plain_machine import WITH_SSH
 from tests.lab.incus import Lab
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -14,17 +13,16 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
-from provisioner.wheels.builds import build_of
 from tests.integration.role_box import RoleBox
-from tests.torch_extensions import PIP, TORCH, extensions, torch_site
-from tests.wheel_files import sha256_of, write_wheel
+from tests.torch_extensions import TORCH, extensions, torch_site
+from tests.torch_wheels import download_torch, wheels_in
+from tests.wheel_files import write_wheel
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 REACHES = ("roles/base",)  # as one of the roles of its plays
 IMAGE = "debian/12"
 PYTHON = (3, 11)
-ROOT = Path(__file__).resolve().parents[2]
 MODULES = ("good", "gone", "crash")
 COMPUTES = "import torch, good; print(torch.__version__, (torch.ones(4, 4) @ torch.ones(4, 4)).sum().item())"
 
@@ -53,25 +51,13 @@ class Stacks(RoleBox):
         return self.run(f"setpriv --reuid=nobody --clear-groups {program}").strip()
 
 
-def wheels_in(folder: Path) -> list[dict[str, str]]:
-    """The wheels as the role takes them."""
-    builds = {file: build_of(file.name) for file in sorted(folder.glob("*.whl"))}
-    return [
-        {"name": build.package, "version": str(build.version), "url": file.as_uri(), "sha256": sha256_of(file)}
-        for file, build in builds.items()
-        if build.package != "uv"
-    ]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Torch with all that it asks for, the role's installer, and a wheel of each extension."""
     if sys.version_info[:2] != PYTHON:
         pytest.skip(f"the wheels are downloaded for this Python, and {IMAGE} has {'.'.join(map(str, PYTHON))}")
     place = tmp_path_factory.mktemp("wheels")
-    installer = ROOT / "roles/torch_stack/files/installer.txt"
-    for words in ((f"torch=={TORCH}",), ("--no-deps", "--require-hashes", "--requirement", str(installer))):
-        subprocess.run([sys.executable, *PIP, "download", "--only-binary=:all:", "--dest", place, *words], check=True)
+    download_torch(place)
     built = extensions(torch_site())
     for name in MODULES:
         file = f"with_{name}-1.0-cp311-cp311-linux_x86_64.whl"
