@@ -53,7 +53,8 @@ from provisioner.services.routed import CHAT, EMBEDDING, RERANK, RoutedAlias, Ro
 
 WORDS_OF_ENGINES = frozenset({"name", "model", "api_base", "api_key", "local", "answers"})
 LIMITS = ("timeout", "stream_timeout", "retries")
-ENGINES, TOO_LONG = "engines", "context_window_fallbacks"
+ENGINES = "engines"
+TOO_LONG = "context_window_fallbacks"
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no types
