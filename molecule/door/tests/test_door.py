@@ -507,6 +507,18 @@ def test_the_proof_tells_what_is_stopped(host: Host, question: str, unit: str, w
     assert words in said, said
 
 
+@pytest.mark.parametrize("state", ["active", "failed"])
+def test_how_often_it_was_started_before_is_no_reason_to_leave_it_stopped(host: Host, state: str) -> None:
+    """Systemd counts each start, and 257 does so over what a changed unit file has it read anew."""
+    host.check_output(f"systemctl reset-failed {UNIT}")
+    often = 5 if state == "active" else 6
+    host.run(f"for _ in $(seq {often}); do systemctl restart {UNIT}; done")
+    assert host.check_output(f"systemctl is-active {UNIT} || true") == state
+    host.check_output(f"echo '# changed' >> /etc/systemd/system/{UNIT}")
+    converged(host)
+    assert host.check_output(f"systemctl is-active {UNIT}") == "active"
+
+
 @pytest.mark.usefixtures("as_before")
 def test_a_certificate_that_is_due_is_signed_anew_with_a_new_key(host: Host) -> None:
     before = host.file(PAIR).content_string
