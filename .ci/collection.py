@@ -19,6 +19,8 @@ FULL_NAME = "provisioner.inference"
 PACKAGE = "src/provisioner"
 LEFT_OUT = {"__pycache__", ".ansible", "module_utils"}
 """The roles' own ``module_utils`` are links into the package: its files lie in ``plugins/module_utils`` once."""
+COMPARED = "values/one_version.py"
+"""What refuses a package of another version than the collection's, which the build writes into it."""
 SENT_ALONG = (
     "cuda/__init__.py",
     "cuda/driver.py",
@@ -35,6 +37,7 @@ SENT_ALONG = (
     "gpus/look.py",
     "values/__init__.py",
     "values/errors.py",
+    COMPARED,
     "values/regular_files.py",
 )
 """What modules import of the package; Ansible sends it to the managed machine with them."""
@@ -63,7 +66,8 @@ NEED_THE_PACKAGE = (
 )
 """Plugins that run on the controller alone, and only where the package is installed; their pages say so.
 
-They import of it alone: an error of the package is none of the collection's classes, which nobody would catch.
+They import of it alone, but for the comparison of both versions, which raises nothing: an error of the package is none
+of the collection's classes, which nobody would catch.
 """
 WITHOUT_THE_PACKAGE = """try:  # noqa: SIM105  # only this form may stand before imports
     import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role
@@ -101,6 +105,8 @@ def text_of(place: PurePosixPath, text: str, version: str) -> str:
     """The text that a file has in the collection, of what it has in this tree."""
     if place == PurePosixPath("galaxy.yml"):
         return re.sub(r"^version: .*$", f"version: {version}", text, flags=re.MULTILINE)
+    if place == PurePosixPath("plugins/module_utils", COMPARED):
+        return _with_version(place, text, version)
     if place.suffix == ".py" and place.parts[0] == "plugins":
         return _imported(place, text.replace(WITHOUT_THE_PACKAGE, ""))
     if place.suffix == ".yml" and place.parts[0] == "roles":
@@ -111,17 +117,31 @@ def text_of(place: PurePosixPath, text: str, version: str) -> str:
 def _imported(place: PurePosixPath, text: str) -> str:
     """Each import of one of the package's files that lies in the collection, by the name that it has there."""
     if place.name in NEED_THE_PACKAGE:
-        return text
-    for folder, names in (("module_utils", SENT_ALONG), ("plugin_utils", BESIDE_PLUGINS)):
-        for name in names:
-            module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            new = f"from ansible_collections.{FULL_NAME}.plugins.{folder}.{module} import "
-            old = rf"^(\s*)from provisioner\.{re.escape(module)} import "
-            text = re.sub(old, rf"\1{new}", text, flags=re.MULTILINE)
+        return _of_the_collection(text, "module_utils", (COMPARED,))
+    text = _of_the_collection(text, "module_utils", SENT_ALONG)
+    text = _of_the_collection(text, "plugin_utils", BESIDE_PLUGINS)
     left = OF_THE_PACKAGE.search(text)
     if left is not None:
         raise SystemExit(f"Unable to put {place} into the collection, which lacks what it imports: {left[0].strip()}")
     return text
+
+
+def _of_the_collection(text: str, folder: str, names: tuple[str, ...]) -> str:
+    """The text, which imports these files of the package from a folder of the collection."""
+    for name in names:
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        new = f"from ansible_collections.{FULL_NAME}.plugins.{folder}.{module} import "
+        old = rf"^(\s*)from provisioner\.{re.escape(module)} import "
+        text = re.sub(old, rf"\1{new}", text, flags=re.MULTILINE)
+    return text
+
+
+def _with_version(place: PurePosixPath, text: str, version: str) -> str:
+    """The text of what compares versions, with the collection's; ``SystemExit`` where it has no line for it."""
+    written, count = re.subn(r'^COLLECTION = ""$', f'COLLECTION = "{version}"', text, flags=re.MULTILINE)
+    if count != 1:
+        raise SystemExit(f'Unable to write the version into {place}: it has {count} lines COLLECTION = "".')
+    return written
 
 
 def version_of(root: Path) -> str:
@@ -132,9 +152,9 @@ def version_of(root: Path) -> str:
     return found[1]
 
 
-def write(folder: Path) -> None:
-    """Write the collection's files below ``folder``; each has the mode of its file in this tree."""
-    version = version_of(ROOT)
+def write(folder: Path, version: str = "") -> None:
+    """Write the collection's files below ``folder``, each with its mode in this tree; the version is the package's."""
+    version = version or version_of(ROOT)
     for path, place in files():
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = Path(subprocess.run([python, "-c", find], capture_output=True, text=True, check=True).stdout.strip())
     # A plain path: .pth files that lie in it, such as that of the editable package, are not read.
     (target / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    missing = subprocess.run([python, "-c", "import provisioner"], capture_output=True, text=True, check=False)
+    missing = subprocess.run([python, "-I", "-c", "import provisioner"], capture_output=True, text=True, check=False)
     assert "No module named 'provisioner'" in missing.stderr
     return python
 

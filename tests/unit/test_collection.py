@@ -6,6 +6,7 @@ import ast
 import difflib
 import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -14,6 +15,8 @@ import pytest
 import yaml
 
 from provisioner import __version__
+from provisioner.values import one_version
+from provisioner.values.paths import PACKAGE
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +25,10 @@ OTHER_LINES = (
     r"\s*from ansible_collections\.provisioner\.inference\.plugins\.(?:module|plugin)_utils\.[a-z._]+ import .+",
     r".*\blookup\('(?:provisioner\.inference\.)?provision_\w+'.*",
     r"version: .+",
+    r'COLLECTION = ".*"',
 )
 """What a line may be that is another one in the collection, on either side."""
+REFUSAL = "provisioner.inference.plugins.module_utils.values.one_version import refusal"
 
 
 def _builder() -> ModuleType:
@@ -102,14 +107,17 @@ def test_what_is_imported_of_the_collection_is_in_it(tree: Path) -> None:
 
 
 def test_what_needs_the_package_says_so_on_its_page(tree: Path) -> None:
+    compares = tree / "plugins/module_utils" / builder.COMPARED
     needing = [path for path in tree.glob("plugins/**/*.py") if builder.OF_THE_PACKAGE.search(path.read_text())]
+    needing.remove(compares)
     assert {path.name for path in needing} == set(builder.NEED_THE_PACKAGE)
     for path in needing:
         page = path.read_text().split('DOCUMENTATION = r"""')[1].split('"""')[0]
         assert "package" in page
         assert "provisioner" in page
         # An error that the package raises is caught by the package's own class alone.
-        assert "ansible_collections.provisioner" not in path.read_text()
+        of_the_collection = re.findall(r"from ansible_collections\.provisioner\S+ import .+", path.read_text())
+        assert of_the_collection == [f"from ansible_collections.{REFUSAL}"], path.name
 
 
 def test_a_module_that_imports_what_is_not_sent_along_is_refused() -> None:
@@ -126,6 +134,30 @@ def test_a_lookup_of_ours_is_named_in_full_in_roles() -> None:
 
 def test_its_version_is_that_of_the_package(tree: Path) -> None:
     assert yaml.safe_load((tree / "galaxy.yml").read_text())["version"] == __version__
+
+
+def test_what_compares_versions_knows_the_collection_s_and_in_the_package_none(tree: Path) -> None:
+    compares = (tree / "plugins/module_utils" / builder.COMPARED).read_text()
+    assert f'COLLECTION = "{__version__}"\n' in compares
+    assert one_version.COLLECTION == ""
+    with pytest.raises(SystemExit, match="has 0 lines"):
+        builder.text_of(PurePosixPath("plugins/module_utils", builder.COMPARED), "NAME = 1\n", "1.0.0")
+
+
+@pytest.mark.parametrize(("collection", "refused"), [("", False), (__version__, False), ("99.0.1", True)])
+def test_only_another_version_of_a_collection_is_refused(
+    collection: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_version, "COLLECTION", collection)
+    said = one_version.refusal("lab")
+    assert bool(said) == refused
+    assert not refused or f"is of version 99.0.1, and the Python package provisioner ({PACKAGE}) of" in said
+
+
+def test_without_the_package_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_version, "COLLECTION", "99.0.1")
+    monkeypatch.setitem(sys.modules, "provisioner", None)
+    assert one_version.refusal("lab") == ""
 
 
 def lists_of_what_is_left_out(tree: Path) -> dict[str, set[str]]:

@@ -8,6 +8,7 @@ SUPPORT = {
     "provision_incus": (
         "values/errors",
         "values/limits",
+        "values/one_version",
         "module_server/client",
         "module_server/handing",
         "module_server/server",
@@ -34,6 +35,7 @@ SUPPORT = {
     "provision_proxmox": (
         "values/errors",
         "values/limits",
+        "values/one_version",
         "module_server/client",
         "module_server/handing",
         "module_server/server",

@@ -72,6 +72,14 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._provider: Inside | None = None
+        self._refuse_another_version()
+
+    def _refuse_another_version(self) -> None:
+        from provisioner.values.one_version import refusal
+
+        refused = refusal(self.transport)
+        if refused:
+            raise AnsibleError(refused)
 
     def _connect(self) -> Connection:
         if self._provider is None:

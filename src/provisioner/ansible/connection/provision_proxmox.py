@@ -66,6 +66,14 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._node: Shell | None = None
+        self._refuse_another_version()
+
+    def _refuse_another_version(self) -> None:
+        from provisioner.values.one_version import refusal
+
+        refused = refusal(self.transport)
+        if refused:
+            raise AnsibleError(refused)
 
     def _connect(self) -> Connection:
         if self._node is None:

@@ -62,6 +62,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
+        _refuse_another_version()
         file = _lab_file(Path(path))
         found = _listed(file)
         for name in found.missing:
@@ -76,6 +77,14 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
             connection = variables["ansible_connection"]
             if connection.startswith(OURS):
                 self.inventory.set_variable(name, "ansible_connection", f"{COLLECTION}.{connection}")
+
+
+def _refuse_another_version() -> None:
+    from provisioner.values.one_version import refusal
+
+    refused = refusal("lab")
+    if refused:
+        raise AnsibleParserError(refused)
 
 
 def _lab_file(path: Path) -> Path:

@@ -59,6 +59,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no t
 
 
 def _of_lab(file: Path, terms: list[str]) -> list[str]:
+    from provisioner.values.one_version import refusal
+
+    refused = refusal("provision_secret")
+    if refused:
+        raise AnsibleError(refused)
     try:
         from provisioner.lab.opening import open_lab
         from provisioner.labfile.loader import named_secret

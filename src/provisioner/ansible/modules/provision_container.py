@@ -416,12 +416,16 @@ def main() -> None:
     )
     try:
         from provisioner.values.errors import ProvisionError
+        from provisioner.values.one_version import refusal
         from provisioner.values.quantities import SizeError
     except ImportError as error:
         module.fail_json(
             msg=f"Unable to import provisioner ({error}): run this task on the controller, with "
             "ansible_python_interpreter set to ansible_playbook_python"
         )
+    refused = refusal("provision_container")
+    if refused:
+        module.fail_json(msg=refused)
     try:
         answer = run(module, provider_of(module.params))
     except (ProvisionError, SizeError) as error:
