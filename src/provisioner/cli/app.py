@@ -133,7 +133,7 @@ def _refuse_json_alone(ctx: click.Context, _param: click.Parameter, value: bool)
     is_eager=True,
     expose_value=False,
     callback=_say_versions,
-    help="Say the versions of provision, ansible-core and the schema of homelab.yml.",
+    help="Say the versions of provision, ansible-core, Python and the schema of homelab.yml.",
 )
 @click.option(
     "--json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 
 from provisioner.cli.console import Console
@@ -10,16 +11,27 @@ NOT_INSTALLED = "not installed"
 
 
 def versions() -> dict[str, str]:
-    """The versions of this program, of ansible-core beside it, and of the schema of a lab's file."""
+    """The versions of this program, of ansible-core beside it, of their Python, and of the schema of a lab's file."""
     from provisioner import __version__
     from provisioner.labfile.version import SCHEMA_VERSION
 
-    return {"provision": __version__, "ansible_core": _ansible_core(), "schema": SCHEMA_VERSION}
+    return {
+        "provision": __version__,
+        "ansible_core": _ansible_core(),
+        "python": platform.python_version(),
+        "schema": SCHEMA_VERSION,
+    }
 
 
 def versions_text(said: Mapping[str, str]) -> str:
-    """Three lines for people; programs take the second word of the first, so its form stays."""
-    return f"provision {said['provision']}\nansible-core {said['ansible_core']}\nschema of homelab.yml {said['schema']}"
+    """Four lines for people; programs take the second word of the first, so its form stays."""
+    lines = (
+        f"provision {said['provision']}",
+        f"ansible-core {said['ansible_core']}",
+        f"Python {said['python']}",
+        f"schema of homelab.yml {said['schema']}",
+    )
+    return "\n".join(lines)
 
 
 def say_versions(console: Console) -> None:

@@ -1,8 +1,9 @@
-"""``provision --version``: three versions for people, the same for programs, and nothing heavy imported for it."""
+"""``provision --version``: four versions for people, the same for programs, and nothing heavy imported for it."""
 
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from importlib import metadata
@@ -14,11 +15,14 @@ from provisioner.cli.app import run
 from provisioner.labfile.version import SCHEMA_VERSION
 
 
-def test_it_says_its_version_that_of_ansible_core_and_that_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_its_version_and_those_of_ansible_core_python_and_the_schema(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"provision {__version__}",
         f"ansible-core {metadata.version('ansible-core')}",
+        f"Python {platform.python_version()}",
         f"schema of homelab.yml {SCHEMA_VERSION}",
     ]
 
@@ -30,6 +34,7 @@ def test_programs_get_a_stream_with_its_last_line(arguments: list[str], capsys: 
     (result,) = [line for line in lines if line["type"] == "result"]
     assert (result["provision"], result["schema"]) == (__version__, SCHEMA_VERSION)
     assert result["ansible_core"] == metadata.version("ansible-core")
+    assert result["python"] == platform.python_version()
     assert lines[-1]["type"] == "summary"
     assert lines[-1]["exit_code"] == 0
 
