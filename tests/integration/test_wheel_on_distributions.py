@@ -82,7 +82,8 @@ class Machine:
 
     def sh(self, script: str, within_s: float = SHORT_S, *, code: int = 0) -> str:
         """What the shell prints; its exit code has to be ``code``."""
-        words = f"export INCUS_SOCKET={SOCKET} PATH=/root/venv/bin:$PATH; {script}"
+        environment = f"INCUS_SOCKET={SOCKET} PATH=/root/venv/bin:$PATH PYTHONWARNINGS=default::DeprecationWarning"
+        words = f"export {environment}; {script}"
         done = self.provider.execute(self.name, ["bash", "-c", words], timeout_s=within_s)
         said = (done.stdout + done.stderr).decode(errors="replace")
         assert done.returncode == code, said[-6000:]
@@ -188,10 +189,11 @@ def test_verify_proves_it_again(machine: Machine) -> None:
     assert {line["ok"] for line in lines if line["type"] == "check"} == {True}
 
 
-def test_nothing_of_ours_is_what_a_later_ansible_core_takes_away(machine: Machine) -> None:
+def test_nothing_of_ours_is_what_a_later_ansible_core_or_python_takes_away(machine: Machine) -> None:
     logs = machine.sh("cat /root/lab/.provision/logs/*")
     assert "PLAY RECAP" in logs
     assert "[DEPRECATION WARNING]" not in logs
+    assert "invalid escape sequence" not in logs  # ansible-core's and ansible-runner's own are theirs to mend
 
 
 def test_destroy_leaves_nothing(machine: Machine) -> None:
