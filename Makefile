@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PROVISION_TEST_STARTED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all bench cuda-build lint generate lock collection dist execution-environment clean
+.PHONY: help install up test test-all bench cuda-build lint generate lock collection collection-pages dist execution-environment clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,9 +57,14 @@ lock: install ## choose the newest versions of the development set anew
 		--no-emit-index-url --no-annotate --no-header --extra dev pyproject.toml --output-file $(LOCK)
 	echo twine | $(BIN)/uv pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header - --output-file .ci/twine.txt
+	printf '%s\n' antsibull-docs sphinx sphinx-ansible-theme | $(BIN)/uv pip compile --no-config --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header - --output-file .ci/antsibull.txt
 
 collection: install ## dist/provisioner-inference-VERSION.tar.gz, the roles and modules for everybody's playbooks (docs/own-playbooks.md)
 	$(BIN)/python .ci/collection.py dist
+
+collection-pages: install ## dist/collection-pages, a page of each module, plugin and role of the collection (docs/own-playbooks.md)
+	$(BIN)/python .ci/collection_pages.py dist/collection-pages
 
 dist: install ## dist/provisioner-VERSION: wheel and sdist of what git knows, looked through by twine (docs/releases.md)
 	$(BIN)/python .ci/dist.py dist
