@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from types import ModuleType
 
 import pytest
 import yaml
+
+from tests.scenario_programs import module_at
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -22,14 +23,9 @@ KINDS = {"modules": "module", "lookup": "lookup", "connection": "connection", "i
 @pytest.fixture(scope="module")
 def maker() -> Iterator[ModuleType]:
     """The program of ``make collection-pages``."""
-    spec = importlib.util.spec_from_file_location("collection_pages", ROOT / ".ci/collection_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / ".ci"))
-        spec.loader.exec_module(module)
-        yield module
+        yield module_at(ROOT / ".ci/collection_pages.py")
 
 
 @pytest.fixture(scope="module")

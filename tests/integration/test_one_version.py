@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import socket
@@ -12,12 +11,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from provisioner import __version__
 from tests.integration.plain_ansible import ansible
+from tests.scenario_programs import module_at
 
 __all__ = ["ansible"]
 
@@ -93,20 +92,13 @@ FIRST_PLAY = f"""{LOCAL}
     - ansible.builtin.import_role: {{name: provisioner.inference.base, tasks_from: version}}
 """
 
-
-def _builder() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("collection_builder", ROOT / ".ci/collection.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+BUILDER = module_at(ROOT / ".ci/collection.py")
 
 
 def _installed(folder: Path, version: str) -> Path:
     """Where the collection of this version was installed; a module, a file it imports and a role say their version."""
     tree = folder / "tree" / TREE
-    _builder().write(tree, version)
+    BUILDER.write(tree, version)
     module = tree / "plugins/modules/provision_paths.py"
     text = module.read_text(encoding="utf-8")
     assert text.count(MARK) == text.count(IMPORT) == 1
@@ -213,7 +205,7 @@ def _used(plugin: str, folder: Path, path: Path, door: Door, **more: str) -> str
 
 
 def test_every_plugin_that_needs_the_package_is_tried() -> None:
-    assert {f"{plugin}.py" for plugin in HOW} == set(_builder().NEED_THE_PACKAGE)
+    assert {f"{plugin}.py" for plugin in HOW} == set(BUILDER.NEED_THE_PACKAGE)
 
 
 @pytest.mark.parametrize("plugin", sorted(HOW))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 
 import pytest
 import yaml
@@ -18,6 +16,7 @@ from provisioner import __version__
 from provisioner.values import one_version
 from provisioner.values.paths import PACKAGE
 from tests.checkout import tracked_files
+from tests.scenario_programs import module_at
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_LINES = (
@@ -31,16 +30,7 @@ OTHER_LINES = (
 REFUSAL = "provisioner.inference.plugins.module_utils.values.one_version import refusal"
 
 
-def _builder() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("collection_builder", ROOT / ".ci/collection.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-builder = _builder()
+builder = module_at(ROOT / ".ci/collection.py")
 
 
 @pytest.fixture(scope="module")
