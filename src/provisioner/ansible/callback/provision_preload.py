@@ -47,6 +47,7 @@ MODULES = (
     "provisioner.providers.proxmox.shell",
     "provisioner.values.errors",
     "provisioner.values.limits",
+    "provisioner.values.one_version",
 )
 """What each task that runs a module in a container loads."""
 
