@@ -1,7 +1,8 @@
 """``make collection``: this tree as the Ansible collection ``provisioner.inference``, one file in ``dist/``.
 
 Roles, modules and plugins are the very files of the tree, links followed. Few lines become others: imports of this
-package in what Ansible sends along, and the names of our lookups in roles, which a collection has to say in full.
+package in what Ansible sends along, the names of our lookups in roles, which a collection has to say in full, and the
+version.
 """
 
 from __future__ import annotations
