@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PROVISION_TEST_STARTED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all bench cuda-build lint generate lock collection collection-pages dist execution-environment clean
+.PHONY: help install up test test-all bench cuda-build lint snapshots generate lock collection collection-pages dist execution-environment clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,6 +48,9 @@ cuda-build: install ## how long llama.cpp for CUDA takes to build (half an hour 
 
 lint: install ## ruff, mypy, ansible-lint, yamllint, import contract, shellcheck, generated files
 	$(BIN)/pytest tests/lint
+
+snapshots: install ## write the texts that tests compare anew; read the diff before you commit it
+	$(BIN)/pytest --numprocesses 2 --snapshot-update tests/unit
 
 generate: install ## write what follows from the roles' pages: defaults, README tables, site and verify playbooks; the manual page
 	$(BIN)/python -m provisioner.generate

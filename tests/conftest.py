@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # what only some tests ask for is no input of the others
     from tests.lab.far import FarIncus
     from tests.lab.incus import Lab
 
-pytest_plugins = ["tests.inputs.choice"]
+pytest_plugins = ["tests.inputs.choice", "tests.snapshots"]
 
 ROOT = Path(__file__).resolve().parents[1]
 STARTED = float(os.environ.get("PROVISION_TEST_STARTED") or time.time())

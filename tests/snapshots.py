@@ -1,0 +1,63 @@
+"""Texts that people read, compared with files: ``assert answer.out == snapshot``.
+
+Each case has a file ``__snapshots__/<module>/<test>.txt`` beside its test. ``make snapshots`` writes the files anew;
+read their diff before you commit it. Where the environment has ``CI``, nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.types import PropertyFilter, PropertyMatcher, SerializableData, SerializedData
+
+NORMALISED: tuple[tuple[str, str], ...] = (
+    (r"\x1b\[[0-9;?]*[A-Za-z]", ""),
+    (r"\S*/(?:pytest-of-[^/\s]+/pytest-\d+|popen-gw\d+)/\S*?(?=/|[\s:'\",;)\]]|$)", "<tmp>"),
+    (re.escape(str(Path(__file__).resolve().parents[1])), "<checkout>"),
+    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
+    (r"\bafter \d+(?:\.\d+)? ?s\b", "after <duration>"),
+    (r"\b(?:\d+m )?\d+\.\d+s\b", "<duration>"),
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
+    (r"\b[0-9a-f]{40,64}\b", "<digest>"),
+    (r"[ \t]+$", ""),
+)
+"""Patterns of what differs from run to run or between machines, each with what stands for it in a snapshot."""
+
+
+def normalised(text: str) -> str:
+    """Return the text with times, durations, ids, digests and paths of this machine replaced."""
+    for pattern, replacement in NORMALISED:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    return text
+
+
+class TextFile(SingleFileSnapshotExtension):
+    """A snapshot that is a text file of its own."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+    def serialize(
+        self,
+        data: SerializableData,
+        *,
+        exclude: PropertyFilter | None = None,
+        include: PropertyFilter | None = None,
+        matcher: PropertyMatcher | None = None,
+    ) -> SerializedData:
+        """Return the normalised text, with one line end after its last line."""
+        del exclude, include, matcher  # they select properties of objects
+        return normalised(str(data)).rstrip("\n") + "\n"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to write snapshots where the environment has ``CI``."""
+    if config.getoption("update_snapshots", None) and os.environ.get("CI"):
+        raise pytest.UsageError(
+            "CI compares snapshots and writes none: run `make snapshots` and commit what it changed"
+        )
