@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.types import PropertyFilter, PropertyMatcher, SerializableData, SerializedData
 
@@ -58,6 +57,4 @@ class TextFile(SingleFileSnapshotExtension):
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to write snapshots where the environment has ``CI``."""
     if config.getoption("update_snapshots", None) and os.environ.get("CI"):
-        raise pytest.UsageError(
-            "CI compares snapshots and writes none: run `make snapshots` and commit what it changed"
-        )
+        raise pytest.UsageError("CI writes no snapshots: run `make snapshots`, read the diff and commit it")

@@ -44,7 +44,7 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
         ("GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427", "GPU-<id>"),
         ("sha256 " + "a1" * 32, "sha256 <digest>"),
         (f"{ROOT}/roles/door", "<checkout>/roles/door"),
-        ("/tmp/pytest-of-root/pytest-3/test_x0/homelab.yml:3", "<tmp>/homelab.yml:3"),
+        ("/home/me/pytest-of-root/pytest-3/test_x0/homelab.yml:3", "<tmp>/homelab.yml:3"),
         ("\x1b[31mred\x1b[0m  \nnext", "red\nnext"),
         ("port 8080, 4 of 5, 12 GiB", "port 8080, 4 of 5, 12 GiB"),
     ],
