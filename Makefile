@@ -5,15 +5,16 @@ BIN := .venv/bin
 LOCK := tests/requirements.txt
 STAMP := .venv/installed
 FILE ?= examples/quickstart.yml
+MINUTES ?= 45
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # a new member of a group is one from the next login on; sg takes it up at once
 AS_MEMBER := $(if $(SUDO),sg incus-admin -c,sh -c)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-export PROVISION_TEST_STARTED := $(shell date +%s)
+export PROVISION_TEST_STARTED ?= $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all bench cuda-build lint snapshots generate lock collection collection-pages dist execution-environment clean
+.PHONY: help install up test test-changed test-all bench cuda-build lint snapshots generate lock collection collection-pages dist execution-environment clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -34,8 +35,11 @@ up: install ## bare machine to answering model: prepare the host, generate missi
 	$(BIN)/provision init --secrets $(FILE)
 	$(AS_MEMBER) "$(BIN)/provision up $(FILE) --yes"
 
-test: install ## everything CI runs; outside of CI, integration tests only where their inputs changed since they passed today
-	$(BIN)/pytest --numprocesses 2 --changed-only
+test: install ## what shows that the product works here: linters, unit tests, contract, a whole lab, every promise
+	$(BIN)/pytest --numprocesses 2 --core
+
+test-changed: install ## the integration tests and scenarios that try what changed, begun before MINUTES are over
+	$(BIN)/pytest --numprocesses 2 --changed --until-minutes $(MINUTES) tests/integration tests/molecule
 
 test-all: install ## everything, on every distribution, slow legs included; goes on after an interruption; SHARD=2/6 for a part
 	$(BIN)/pytest --all --go-on $(if $(SHARD),--shard $(SHARD))

@@ -17,17 +17,6 @@ __all__ = ["ansible"]
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
-REACHES = (
-    ".ci",
-    "roles/base",
-    "roles/cuda_toolkit",
-    "roles/litellm",
-    "roles/llama_cpp",
-    "roles/switch",
-    "src/provisioner/ansible",
-    "src/provisioner/cuda",
-    "src/provisioner/services",
-)
 BUILD_TIMEOUT_S = 3600.0
 """So long llama.cpp takes at most to be compiled where the tests run, with all other work beside it."""
 PLAY = """

@@ -22,7 +22,6 @@ from tests.lab.incus import Lab
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".ci", "roles/base", "roles/cuda_toolkit", "src/provisioner/ansible", "src/provisioner/cuda")
 DEFINITION = ROOT / ".ci/execution-environment/execution-environment.yml"
 TIMEOUT_S = 1800.0
 TREE = "/root/ansible_collections/provisioner/inference"

@@ -16,7 +16,6 @@ from tests.scenario_programs import module_at
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".ci", "roles", "src/provisioner/ansible", "src/provisioner/cuda", "src/provisioner/gpus")
 KINDS = {"modules": "module", "lookup": "lookup", "connection": "connection", "inventory": "inventory"}
 
 

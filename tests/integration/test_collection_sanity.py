@@ -15,7 +15,6 @@ import pytest
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".ci", "roles", "src/provisioner/ansible", "src/provisioner/cuda", "src/provisioner/gpus")
 TIMEOUT_S = 1800
 # What ansible-test would fetch from a server of its own, to have pip in its venvs: Python carries one.
 BOOTSTRAP = "import ensurepip\nensurepip.bootstrap()\n"

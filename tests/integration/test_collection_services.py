@@ -21,16 +21,6 @@ __all__ = ["ansible"]
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
-REACHES = (
-    ".ci",
-    "molecule/kokoro",
-    "roles/base",
-    "roles/desktop",
-    "roles/kokoro",
-    "roles/switch",
-    "roles/torch_stack",
-    "src/provisioner/ansible",
-)
 PYTHON = (3, 11)
 """That of debian/12: its wheels are downloaded by the Python that runs this."""
 SPEECH = Path(__file__).resolve().parents[2] / "molecule/kokoro"

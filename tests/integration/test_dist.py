@@ -19,7 +19,6 @@ from tests.checkout import tracked_files
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".",)  # they are built from all that belongs to the checkout
 SECRET = "playbooks/secrets.env"
 TIMEOUT_S = 900
 INSIDE = {".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "docs", "inventory"} | {

@@ -22,7 +22,6 @@ from tests.lab.incus import Lab
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".ci", "roles/base", "src/provisioner/ansible")
 BUILD_S, SHORT_S = 1800, 300
 TOOLS = ("ansible-builder==3.2.0", "ansible-navigator==26.10.0")
 WITH_TOOLS = f"""

@@ -25,7 +25,6 @@ from tests.lab.pve.certificate import issue
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
-REACHES = ("roles/base",)  # as one of the roles of its plays
 RENDER = "/dev/dri/renderD128"
 NULL = (1, 3)
 """The numbers of /dev/null: a node with something behind it."""

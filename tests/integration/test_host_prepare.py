@@ -26,7 +26,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
 
-REACHES = ("src/provisioner/ansible/modules",)  # all of them are taken along
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 WAIT_UNTIL_UP = "until systemctl is-system-running | grep -qE 'running|degraded'; do sleep 0.2; done"
 WAIT_FOR_NETWORK = "until ip -4 route show default | grep -q .; do sleep 0.2; done"

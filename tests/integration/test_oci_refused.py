@@ -15,7 +15,6 @@ from tests.integration.role_box import RoleBox
 
 pytestmark = [pytest.mark.incus]
 
-REACHES = ("roles/oci", "roles/base")
 OPTIONS = {
     "oci_image": f"registry.example/web@sha256:{'a' * 64}",
     "oci_image_port": 80,

@@ -20,7 +20,6 @@ from tests.scenario_programs import module_at
 
 __all__ = ["ansible"]
 
-REACHES = (".ci", "src/provisioner/ansible", "src/provisioner/values/one_version.py")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent

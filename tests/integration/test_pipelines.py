@@ -22,7 +22,6 @@ from tests.rule_engine import Question, Reply, RuleEngine, last_text, serving
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
-REACHES = ("molecule/pipelines/files", "roles/pipelines")
 PIPELINES = ROLE.parents[1] / "molecule/pipelines/files/pipelines"
 TEAM, MANY, SETTINGS = (
     (PIPELINES / name).read_text(encoding="utf-8") for name in ("team.py", "many.py", "settings.py")

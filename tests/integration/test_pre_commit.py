@@ -12,7 +12,6 @@ import pytest
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".pre-commit-hooks.yaml", ".ci", "src/provisioner", "roles", "pyproject.toml")
 PRE_COMMIT = "pre-commit==4.7.0"
 TIMEOUT_S = 900
 LAB = """\

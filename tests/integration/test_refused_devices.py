@@ -19,7 +19,6 @@ from tests.integration.role_box import RoleBox
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
-REACHES = ("roles/base",)  # as one of the roles of its plays
 PROGRAM = r"""
 #include <stdio.h>
 #include <vulkan/vulkan.h>

@@ -20,7 +20,6 @@ from tests.wheel_files import write_wheel
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
-REACHES = ("roles/base",)  # as one of the roles of its plays
 IMAGE = "debian/12"
 PYTHON = (3, 11)
 MODULES = ("good", "gone", "crash")

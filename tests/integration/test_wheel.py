@@ -24,7 +24,6 @@ ENVIRONMENT = {
     "PROVISION_SECRET_LLAMA_KEY": "x" * 32,
     "PROVISION_SECRET_LITELLM_KEY": "sk-" + "x" * 32,
 }
-REACHES = (".",)  # the wheel is built from all that belongs to the checkout
 FOLDERS = ("roles", "playbooks", "inventory")
 
 

@@ -27,7 +27,6 @@ from tests.lab.incus import Lab
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".",)  # the wheel is built from all that belongs to the checkout
 SHORT_S, INSTALL_S = 300, 1200
 UP_S = 3600
 """So long llama.cpp takes at most to be compiled where the tests run, where no copy of it is in the cache."""

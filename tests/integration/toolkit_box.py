@@ -14,7 +14,6 @@ from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 
-REACHES = ("roles/base",)  # as one of the roles of its plays
 HEADERS = ("math_functions.h", "math_functions.hpp")
 UNCHANGED = r"changed=0 .*failed=0"
 LOOK_IN_WHEELS = "mkdir -p /srv/wheels && printf '[global]\\nfind-links = /srv/wheels\\n' > /etc/pip.conf"

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
+import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
-from tests.inputs.choice import DAY_S, leaves_out, records_folder
-from tests.inputs.digests import Digests
-from tests.inputs.machine import this_machine
-from tests.inputs.parts import SCENARIOS
-from tests.molecule import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINE = this_machine(ROOT)
-"""As it is before the first test: the lab, once it is up, says in the environment where it is."""
 TIMEOUT_S = 1200
+NAMES = sorted(page.parent.name for page in ROOT.glob("molecule/*/molecule.yml"))
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+FAILED_STEP = re.compile(r"Return code: [1-9]")
+"""The line with which Molecule ends what a program of a step has printed, where that failed."""
+SHOWN_LINES = 120
 
 
 def molecule(*arguments: str, log: Path) -> int:
@@ -50,37 +47,49 @@ def molecule(*arguments: str, log: Path) -> int:
             raise
 
 
-@pytest.fixture(scope="module")
-def digests() -> Digests:
-    """What each scenario depends on, as it is when the first of them begins."""
-    return scenario_digests()
+def what_failed(log: str) -> str:
+    """Return the last lines of Molecule's log up to the first step that failed, without colours.
 
-
-def scenario_digests() -> Digests:
-    """The same whether the lab is up by now or not."""
-    return Digests(ROOT, records_folder(), MACHINE)
+    After such a step Molecule destroys what it has made, which fills the end of the log. Without one: its end.
+    """
+    lines = [COLOUR.sub("", line) for line in log.splitlines()]
+    ends = [number for number, line in enumerate(lines, 1) if FAILED_STEP.search(line)]
+    end = ends[0] if ends else len(lines)
+    return "\n".join(lines[max(end - SHOWN_LINES, 0) : end])
 
 
 @pytest.mark.molecule
 @pytest.mark.incus
-@pytest.mark.parametrize("name", scenarios.names(ROOT))
-def test_scenario(name: str, digests: Digests, run_started: float, request: pytest.FixtureRequest) -> None:
+@pytest.mark.usefixtures("incus_lab")
+@pytest.mark.parametrize("name", NAMES)
+def test_scenario(name: str) -> None:
     cache = paths.cache() / "molecule"
-    everything = request.config.getoption("--all")
-    now = digests.digest(f"{SCENARIOS}::test_scenario[{name}]")
-    elapsed, budget = time.time() - run_started, request.config.getoption("--budget-minutes") * 60
-    record = scenarios.read_record(cache, name, younger_than_s=DAY_S if leaves_out(request.config) else math.inf)
-    reason = scenarios.reason_to_skip(name, now, record, elapsed_s=elapsed, budget_s=budget)
-    if reason and not everything:
-        pytest.skip(reason)
-    request.getfixturevalue("incus_lab")
     cache.mkdir(parents=True, exist_ok=True)
     log = cache / f"{name}.log"
     log.unlink(missing_ok=True)
-    began = time.monotonic()
     code = molecule("test", "--scenario-name", name, log=log)
     if code:
         molecule("destroy", "--scenario-name", name, log=log)
-        told = scenarios.what_failed(log.read_text(encoding="utf-8", errors="replace"))
-        pytest.fail(f"molecule test --scenario-name {name} exited {code}; from {log}:\n{told}", pytrace=False)
-    scenarios.write_record(cache, name, scenarios.Record(now, round(time.monotonic() - began, 1)))
+        shown = what_failed(log.read_text(encoding="utf-8", errors="replace"))
+        pytest.fail(f"molecule test --scenario-name {name} exited {code}; from {log}:\n{shown}", pytrace=False)
+
+
+def test_what_failed_is_shown_and_not_how_its_containers_are_deleted() -> None:
+    log = "\n".join(
+        [
+            *(f"line {number}" for number in range(500)),
+            "\x1b[2m\x1b[32m└─ Return code: 0 ────\x1b[0m",
+            "\x1b[31mfatal: no such model\x1b[0m",
+            "\x1b[2m\x1b[31m└─ Return code: 2 ────\x1b[0m",
+            *(f"deleting {number}" for number in range(500)),
+            "\x1b[2m\x1b[31m└─ Return code: 1 ────\x1b[0m",
+        ]
+    )
+    shown = what_failed(log).splitlines()
+    assert shown[-3:] == ["└─ Return code: 0 ────", "fatal: no such model", "└─ Return code: 2 ────"]
+    assert len(shown) == SHOWN_LINES
+
+
+@pytest.mark.parametrize("log", ["", "one\ntwo"])
+def test_of_a_log_without_a_failed_step_the_end_is_shown(log: str) -> None:
+    assert what_failed(log) == log

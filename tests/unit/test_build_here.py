@@ -16,7 +16,6 @@ from provisioner.values import paths
 from tests.plays import run_tasks
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = ("roles", "src/provisioner/ansible", "src/provisioner/catalog", "src/provisioner/lab")
 INCLUDED = {"name": "base", "tasks_from": "build_here"}
 LAB: dict[str, Any] = {
     "name": "lab",

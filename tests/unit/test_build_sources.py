@@ -14,7 +14,6 @@ from provisioner.catalog.pages import read_pages
 from provisioner.values import paths
 from provisioner.values.errors import ProvisionError
 
-REACHES = ("roles",)
 ROLES = sorted(page.parents[1] for page in paths.roles().glob("*/vars/build.yml"))
 
 

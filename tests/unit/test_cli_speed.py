@@ -16,7 +16,6 @@ from tests.ansible_environment import ansible_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-REACHES = ("roles", "playbooks")  # ansible-playbook reads all of them to check one
 FILE = ROOT / "examples/quickstart.yml"
 ROUNDS = 5
 SHARE = 0.5

@@ -25,8 +25,6 @@ from tests.folder_files import folder_files, write_folder
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import World
 
-REACHES = ("roles", "src")
-
 COPIES = {"llama_cpp": "kites_cpp", "litellm": "jackdaw", "kokoro": "hoopoe", "tabbyapi": "tortoise"}
 """Names as long as the others, so that tables are as wide, and in the same order among all names."""
 DIGEST = re.compile(r"\b[0-9a-f]{8,64}\b")

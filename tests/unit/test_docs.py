@@ -10,8 +10,6 @@ import pytest
 
 from provisioner.cli.app import VERBS
 
-REACHES = (".",)
-
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

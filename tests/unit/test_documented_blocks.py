@@ -12,8 +12,6 @@ from tests import documented
 from tests.documented import Block
 from tests.signed_pairs import signed
 
-REACHES = (".",)
-
 TOUR, MEASURING = "tour.md", "measuring.md"
 BLOCKS = list(documented.blocks())
 LISTED = documented.not_tried()

@@ -17,8 +17,6 @@ from provisioner.ejected.support import SUPPORT, packages_of, plugin_text
 from provisioner.values import paths
 from provisioner.values.state import Instance, Secret, Service
 
-REACHES = ("ansible/connection",)
-
 TEMPLATE = "{{ lookup('pipe', 'touch /tmp/injected') }}"
 KEY = Secret("api-key", "canary-4711")
 PLAYS = {

@@ -11,7 +11,6 @@ import yaml
 from provisioner import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".ci",)
 WHEEL, COLLECTION = f"provisioner-{__version__}-py3-none-any.whl", f"provisioner-inference-{__version__}.tar.gz"
 
 

@@ -17,8 +17,6 @@ from tests.fuzz.harness import Target, failures_of
 from tests.fuzz.mutations import changed_bytes, changed_text, changed_value
 from tests.fuzz.targets import TARGETS
 
-REACHES = ("examples", "tests/fuzz")
-
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300
 LONG_LIMIT_S = 6 * 3600

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-REACHES = ("src",)
-
 ROOT = Path(__file__).resolve().parents[2]
 LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
 

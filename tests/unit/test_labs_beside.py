@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.lab.incus import BESIDE, LAB, lab_beside
 
-REACHES = ("tests",)
 TESTS = Path(__file__).resolve().parents[1]
 BY_HAND = re.compile(r"""\b(?:Lab|Incus)\(\s*Path\(["']/var/lib""")
 

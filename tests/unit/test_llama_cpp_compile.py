@@ -12,7 +12,6 @@ import pytest
 
 from provisioner.values import paths
 
-REACHES = ("roles/llama_cpp/files",)
 INCLUDED = paths.roles() / "llama_cpp/files/less_optimised.cmake"
 TARGETS = ("cpp-httplib", "llama", "llama-bench-impl", "llama-common", "llama-server-impl", "mtmd", "server-context")
 

@@ -22,8 +22,6 @@ from provisioner.cli.app import VERBS, app
 from provisioner.manual import installed_files, manual_page, roff
 from provisioner.values.errors import ExitCode
 
-REACHES = (".",)
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = manual_page(app)
 BASH = ROOT / "docs/share/bash-completion/completions/provision"

@@ -34,8 +34,6 @@ from provisioner.values.address import Address
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
 
-REACHES = ("roles",)
-
 COMMAND = "lookup('pipe', 'touch @FILE@')"
 FORMS = {
     "expression": f"{{{{ {COMMAND} }}}}",

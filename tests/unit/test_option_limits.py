@@ -20,8 +20,6 @@ from provisioner.values.errors import InputError
 from tests.ansible_environment import ansible_environment
 from tests.plays import run_tasks
 
-REACHES = ("roles",)
-
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "preflight | Hold the options against the limits of the role's page"
 ROLES = sorted(

@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-REACHES = (".github", ".gitlab", "src/provisioner/cli")
 TOKEN = "canary-token-of-the-job"
 PLAN = "### Plan\n\n1 to create"
 KINDS = ["github", "gitlab"]

@@ -14,8 +14,6 @@ from provisioner.repair.conditions import Condition
 from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
 
-REACHES = ("roles", "playbooks", "src")
-
 PLAYBOOKS = paths.playbooks() / "repair"
 READING = {"-p", "-c", "-r", "--flash-name"}
 """The options of flashrom that we use."""

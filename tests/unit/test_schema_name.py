@@ -16,8 +16,6 @@ from provisioner.labfile.starter import STARTER, STARTER_OF_A_MODEL, write_schem
 from provisioner.labfile.version import SCHEMA_ID, SCHEMA_VERSION
 from tests import documented
 
-REACHES = (".",)
-
 PUBLISHED = "https://json.schemastore.org/provision-homelab-1.json"
 """Others may have written it down: who changes it here has changed the version of the format for a reason."""
 MODELINE = "# yaml-language-server: $schema=.provision/homelab.schema.json\n"

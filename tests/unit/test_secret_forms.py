@@ -16,8 +16,6 @@ from provisioner.values import paths
 from provisioner.values.state import Problem, Secret
 from tests.maximal_labs import LABS, Place, at, steps, with_value
 
-REACHES = ("roles",)
-
 SHAPES = (
     *("a", "sk-", "two words", "sk-two words", " sk-lead", "sk-trail ", "sk-a\n", "sk-a\nb", "sk-a\tb", "sk-a\x00b"),
     *(

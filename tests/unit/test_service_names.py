@@ -11,8 +11,6 @@ import pytest
 
 from provisioner.values import paths
 
-REACHES = ("src",)
-
 NAMES = ("llama_cpp", "litellm", "kokoro", "tabbyapi", "desktop")
 NAME = re.compile(rf"(?<![a-z])({'|'.join(NAMES)})(?![a-z])", re.IGNORECASE)
 SHARED = ("services/__init__.py", "services/base.py")

@@ -18,8 +18,6 @@ from provisioner.values import paths
 from provisioner.values.state import Managed
 from tests.checkout import tracked_files
 
-REACHES = (".",)
-
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in paths.roles().iterdir() if path.is_dir())
 PAGES = {page.parents[1].name: page for page in paths.roles().glob("*/meta/service.yml")}

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-REACHES = ("src",)
-
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "provisioner"
 RUNS = ("subprocess.run", "subprocess.check_output", "subprocess.check_call", "subprocess.call", "urlopen")
 OPENED = ("subprocess.Popen",)

@@ -18,8 +18,6 @@ from tests.integration.up.killing import killed_after
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, Ran, sh
 from tests.lab.incus import Lab as Incus
 
-REACHES = ("molecule/shared/load.py",)
-
 pytestmark = pytest.mark.incus
 
 ROOT = Path(__file__).resolve().parents[3]

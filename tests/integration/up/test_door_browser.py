@@ -12,8 +12,6 @@ from tests.integration.up.door_lab import AUTHORITY, DoorLab, checkout_with_hell
 from tests.lab.incus import Lab as Incus
 from tests.waiting import wait_until
 
-REACHES = ("src", "roles", "playbooks", "inventory", "molecule/door")  # they are copied, or run
-
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 SERVICE = Path(__file__).resolve().parents[3] / "molecule/door/service.py"

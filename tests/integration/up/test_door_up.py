@@ -10,8 +10,6 @@ import pytest
 from tests.integration.up.door_lab import HELLO, DoorLab, checkout_with_hello
 from tests.lab.incus import Lab as Incus
 
-REACHES = ("src", "roles", "playbooks", "inventory")  # they are copied
-
 pytestmark = [pytest.mark.incus]
 
 SITE, OTHER = "hello.home.example", "other.home.example"

@@ -15,7 +15,6 @@ from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
-REACHES = (".ci",)
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME, PLAY_S = "listed", 300

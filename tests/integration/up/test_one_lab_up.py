@@ -16,7 +16,6 @@ from benchmarks import one_lab
 from tests.documented import Command
 from tests.lab.incus import Lab as Incus
 
-REACHES = ("docs/measuring.md",)
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 TEXT = one_lab.PAGE.read_text(encoding="utf-8")

@@ -26,7 +26,6 @@ import pytest
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
-REACHES = ("src", "roles", "playbooks", "inventory")  # they are copied
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[3]

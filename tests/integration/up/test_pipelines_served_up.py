@@ -20,7 +20,6 @@ from tests.lab.incus import Lab as Incus
 from tests.pipelines_source import STANDIN, standin_in
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
-REACHES = ("molecule/pipelines/files", "roles/open_webui", "roles/litellm")
 
 NAME, SOURCE_PORT = "served", 18884
 TEAM = STANDIN.parent / "pipelines/team.py"

@@ -18,7 +18,6 @@ from tests.lab.incus import Lab as Incus
 from tests.pipelines_source import STANDIN, standin_in
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
-REACHES = ("molecule/pipelines/files",)
 
 NAME, PORT = "pipes", 18883
 PIPELINES = STANDIN.parent / "pipelines"

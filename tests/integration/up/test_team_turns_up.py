@@ -26,7 +26,6 @@ from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
 from tests.waiting import wait_until
 
-REACHES = ("tests/integration/up/team_in_turns.py",)
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 NAME = "teamturns"

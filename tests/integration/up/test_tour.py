@@ -14,7 +14,6 @@ from tests import documented
 from tests.documented import Command
 from tests.lab.incus import Lab as Incus
 
-REACHES = ("docs",)  # the pages are gone through for their blocks
 pytestmark = pytest.mark.incus
 
 NAME = "tour"

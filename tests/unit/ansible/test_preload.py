@@ -15,8 +15,6 @@ from provisioner.ansible.callback.provision_preload import MODULES
 from provisioner.runner import ansible_environment
 from provisioner.values import paths
 
-REACHES = ("ansible/connection",)
-
 CONNECTIONS = sorted((paths.plugins() / "connection").glob("provision_*.py"))
 SAY_LOADED = """
 from ansible.plugins.action import ActionBase

@@ -17,7 +17,6 @@ from tests.unit.cuda.synthetic import made, texts, write_toolkit
 from tests.unit.cuda.test_headers import blog_edit
 
 CARRIED = paths.roles() / "cuda_toolkit/module_utils/provisioner"
-REACHES = ("ansible/modules/provision_cuda_driver.py", "roles/cuda_toolkit")
 MODULES = [paths.plugins() / "modules" / f"provision_cuda_{name}.py" for name in ("driver", "headers", "probe")]
 
 

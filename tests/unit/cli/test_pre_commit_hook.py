@@ -12,7 +12,6 @@ import yaml
 from tests.unit.cli.conftest import FILE, World
 
 ROOT = Path(__file__).resolve().parents[3]
-REACHES = (".pre-commit-hooks.yaml",)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from tests.case_files import read_case
 from tests.routed_engines import routed_engine
 
 ROOT = Path(__file__).resolve().parents[3]
-REACHES = ("molecule/litellm/vars.yml",)
 CASES = {file.stem: file for file in sorted((ROOT / "tests" / "cases" / "routes").glob("*.yml"))}
 
 

@@ -1,1 +1,0 @@
-"""Put first on PYTHONPATH where it is recorded what processes read."""
