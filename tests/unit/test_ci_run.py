@@ -33,7 +33,7 @@ PASSES = "def test_passes():\n    print('again', file=open('passed', 'a'))\n"
 def run(folder: Path, tests: str, *, recipe: str = "@.venv/bin/pytest") -> subprocess.CompletedProcess[str]:
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
-    (folder / "Makefile").write_text(f"test:\n\t{recipe}\n", encoding="utf-8")
+    (folder / "Makefile").write_text(f"test:\n\t{recipe}\ntest-changed:\n\t@true\n", encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "test_some.py").write_text(tests, encoding="utf-8")
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
