@@ -195,6 +195,7 @@ def test_a_volume_is_shared_read_only_and_keeps_its_content_over_export_and_impo
     provider.delete_volume(volume)
 
 
+@pytest.mark.guarantee("unmanaged")
 def test_a_volume_that_is_not_ours_is_never_replaced_or_deleted(provider: IncusProvider, lab: str) -> None:
     pool = provider._pool
     incus("storage", "volume", "create", pool, f"{lab}-theirs")

@@ -17,7 +17,7 @@ from provisioner.lock import held
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.errors import LockedError, PreflightError
 
-pytestmark = pytest.mark.incus
+pytestmark = [pytest.mark.incus, pytest.mark.guarantee("locks")]
 
 CONTENDERS = 16
 HEARTBEAT_S, PATIENCE_S = 0.3, 2.0

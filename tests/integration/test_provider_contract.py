@@ -18,7 +18,8 @@ from provisioner.values.state import Device, Instance, InstanceKind, Status
 
 IMAGE = "debian/12"
 REAL = {
-    "incus": (pytest.mark.incus,),
+    "fake": (pytest.mark.core,),
+    "incus": (pytest.mark.incus, pytest.mark.core),
     "incus-https": (pytest.mark.incus, pytest.mark.slow),
     "proxmox": (pytest.mark.incus, pytest.mark.proxmox),
 }
@@ -131,6 +132,7 @@ def test_starting_what_is_missing_is_an_error(host: Host) -> None:
         host.provider.start(host.instance("missing"))
 
 
+@pytest.mark.guarantee("unmanaged")
 def test_a_stranger_is_seen_and_never_touched(host: Host) -> None:
     theirs = replace(host.instance("theirs"), lab=f"{host.lab}-other")
     host.provider.create(theirs)
@@ -147,6 +149,7 @@ def test_a_stranger_is_seen_and_never_touched(host: Host) -> None:
     assert still.status is Status.RUNNING
 
 
+@pytest.mark.guarantee("unmanaged")
 def test_a_taken_name_is_refused_and_its_owner_keeps_it(host: Host) -> None:
     one = host.instance("one", memory=2**29)
     host.provider.create(one)
@@ -258,6 +261,7 @@ def test_a_volume_is_ready_when_it_is_said_to_be(host: Host) -> None:
     host.provider.delete_volume(volume)
 
 
+@pytest.mark.guarantee("unmanaged")
 def test_a_volume_in_use_is_left(host: Host) -> None:
     volume = f"{host.lab}-volume"
     host.provider.create_volume(volume, "digest")

@@ -54,6 +54,7 @@ def test_a_failed_change_changes_nothing(host: Host) -> None:
     assert host.seen(one) == one
 
 
+@pytest.mark.guarantee("unmanaged")
 def test_strangers_and_missing_ones_are_neither_changed_nor_kept(host: Host) -> None:
     theirs = replace(host.instance("theirs"), lab=f"{host.lab}-other")
     host.provider.create(theirs)
@@ -76,6 +77,7 @@ def test_strangers_and_missing_ones_are_neither_changed_nor_kept(host: Host) -> 
     assert [one.name for one in still.snapshots] == ["a"]
 
 
+@pytest.mark.guarantee("rollback")
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
 def test_a_rollback_restores_files_and_settings_and_keeps_all_snapshots(host: Host, runs: bool) -> None:
     one = host.running("one", memory=GIB // 2)
@@ -163,6 +165,7 @@ def test_a_plain_container_can_be_snapshotted_whole(host: Host) -> None:
     assert host.provider.snapshot_obstacle(host.provider.create(host.instance("one"))) == ""
 
 
+@pytest.mark.guarantee("locks")
 def test_a_lock_object_is_made_once_renewed_by_its_maker_and_deleted(host: Host) -> None:
     name = f"provisioner-lock-{host.lab}-1"
     mine = {"nonce": "a", "holder": "me@here", "heartbeat": "0"}

@@ -176,6 +176,7 @@ def assert_nothing_is_refused_over(lab: Lab, changes: Sequence[Change]) -> None:
     assert verified.code == 0, verified.out + verified.err
 
 
+@pytest.mark.guarantee("answers")
 def test_no_answer_is_cut_lost_or_refused_over_changes(lab: Lab) -> None:
     assert_nothing_is_refused_over(lab, CHANGES)
 
@@ -263,6 +264,7 @@ def test_without_the_queue_the_same_changes_refuse_requests(lab: Lab) -> None:
     assert set(became) - {"whole", "slowest"}, became
 
 
+@pytest.mark.guarantee("secrets")
 def test_no_secret_was_seen(lab: Lab) -> None:
     assert not lab.arguments_seen
     assert [run for run in lab.runs if "CANARY" in run.out + run.err] == []

@@ -94,6 +94,7 @@ def mend(lab: DriftLab, chosen: Sequence[Mutation]) -> None:
     assert ran.code == 0, ran.out[-3000:] + ran.err[-3000:]
 
 
+@pytest.mark.guarantee("drift")
 def test_every_change_of_every_managed_thing_is_named_and_nothing_else_is(lab: DriftLab) -> None:
     mutations = lab.mutations()
     assert {one.kind for one in mutations} == {"paths", "reloaded", "packages", "units", "helpers", "users", "venvs"}
@@ -211,6 +212,7 @@ def snapshots(lab: DriftLab) -> list[str]:
     return [one["name"].rpartition("/")[2] for one in sorted(listed, key=lambda one: str(one["created_at"]))]
 
 
+@pytest.mark.guarantee("rollback")
 def test_what_fails_its_proof_is_rolled_back_and_the_old_one_answers(broken: DriftLab) -> None:
     before = snapshots(broken)
     ran = broken.up()

@@ -16,7 +16,7 @@ from provisioner.lab.artifacts import MODELS_PATH
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, FILE, INJECTED, MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
-pytestmark = [pytest.mark.incus]
+pytestmark = [pytest.mark.incus, pytest.mark.core]
 
 SECRET_FILES = {"/etc/litellm/secrets.env", "/etc/llama-server.api-key", "/run/llama-server/api-key"}
 """The files inside containers that hold a key, readable by their service alone."""
@@ -67,11 +67,13 @@ def test_a_completion_comes_from_the_engine_itself(lab: Lab) -> None:
     assert answer.text
 
 
+@pytest.mark.guarantee("keys")
 @pytest.mark.parametrize(("container", "port", "model"), [("gateway", 4000, "fast"), ("llama", 8080, "tiny")])
 def test_no_key_is_refused(lab: Lab, container: str, port: int, model: str) -> None:
     assert lab.ask(container, port, model, None).status == 401
 
 
+@pytest.mark.guarantee("injection")
 def test_nothing_in_the_file_was_run_as_a_template(lab: Lab) -> None:
     assert not INJECTED.exists()
     for container in ("gateway", "llama", "spare"):
@@ -97,6 +99,7 @@ def site_logs(lab: Lab) -> list[Path]:
     return sorted((lab.folder / ".provision" / "logs").glob("*-site.log"), key=lambda file: file.stat().st_mtime)
 
 
+@pytest.mark.guarantee("nothing changed")
 def test_a_second_up_looks_and_runs_no_ansible(lab: Lab) -> None:
     before = site_logs(lab)
     assert lab.provision("plan", "--detailed-exitcode").code == 0
@@ -117,6 +120,7 @@ def test_a_full_up_changes_nothing(lab: Lab) -> None:
     assert [one["created_at"] for one in lab.made()] == [one["created_at"] for one in before]
 
 
+@pytest.mark.guarantee("secrets")
 def test_no_secret_is_written_or_said(lab: Lab) -> None:
     assert lab.arguments_seen == set()
     for ran in lab.runs:
@@ -128,6 +132,7 @@ def test_no_secret_is_written_or_said(lab: Lab) -> None:
     assert not [canary for canary in CANARIES if canary in told]
 
 
+@pytest.mark.guarantee("secrets")
 def test_inside_only_the_services_own_files_hold_a_key(lab: Lab) -> None:
     find = (
         f"grep -rlsE '{'|'.join(CANARIES)}' /etc /var /tmp /root /home /opt /usr/local /run --exclude-dir=cgroup; true"
@@ -175,6 +180,7 @@ def test_a_changed_size_is_changed_while_the_service_runs(lab: Lab) -> None:
     assert lab.incus("exec", "spare", "--", "systemctl", "show", "-P", "MainPID", "llama-server") == pid
 
 
+@pytest.mark.guarantee("data")
 def test_another_image_is_a_replacement_that_has_to_be_named(lab: Lab) -> None:
     born = [one["created_at"] for one in lab.made()]
     image = lab.incus("config", "get", "llama", "user.provisioner.image").strip()
@@ -187,6 +193,7 @@ def test_another_image_is_a_replacement_that_has_to_be_named(lab: Lab) -> None:
     assert [one["created_at"] for one in lab.made()] == born
 
 
+@pytest.mark.guarantee("unmanaged")
 def test_a_strangers_name_is_refused_and_the_stranger_left_alone(lab: Lab) -> None:
     lab.incus("init", "debian/12", "stranger")
     try:
@@ -200,6 +207,7 @@ def test_a_strangers_name_is_refused_and_the_stranger_left_alone(lab: Lab) -> No
         lab.incus("delete", "-f", "stranger")
 
 
+@pytest.mark.guarantee("data")
 def test_what_left_the_file_is_an_orphan_and_stays(lab: Lab) -> None:
     without = FILE.replace(FILE[FILE.index("  spare: { image") : FILE.index("  gateway:")], "")
     lab.write(without.replace("[tiny, spare]", "[tiny]"))
