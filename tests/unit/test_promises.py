@@ -82,4 +82,4 @@ def test_a_test_shows_a_promise_of_the_page_and_is_never_slow(marked: Marked) ->
     ],
 )
 def test_marks_are_read_from_modules_and_tests(source: str, marks: set[str], shown: set[str]) -> None:
-    assert list(marks_of(source)) == [("test_a", marks, shown)]
+    assert list(marks_of(source)) == [("test_a", frozenset(marks), frozenset(shown))]
