@@ -18,7 +18,7 @@ from benchmarks.looks import NUMBER, PCT_S, TIMEOUT_S
 from benchmarks.measuring import Cost, Row, Way, cost, cost_row, in_turns, say
 from provisioner.providers.proxmox import ProxmoxProvider, looking
 from tests.lab.incus import LAB
-from tests.lab.pve.fixture import PveHost, real_host
+from tests.doubles.proxmox.fixture import PveHost, real_host
 
 NEAR, FAR, ALONE = (
     f"no-op, {NUMBER} on Incus: up",

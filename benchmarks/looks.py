@@ -21,7 +21,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider, looking
 from provisioner.values.state import Instance
 from tests.lab.incus import LAB
-from tests.lab.pve.fixture import PveHost, real_host
+from tests.doubles.proxmox.fixture import PveHost, real_host
 
 NUMBER = 20
 TIMEOUT_S = 600.0

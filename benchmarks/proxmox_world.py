@@ -18,9 +18,9 @@ from provisioner.cli.effects import providers_of
 from provisioner.lab.opening import open_lab
 from provisioner.providers.proxmox.access import SSH_CONFIG
 from tests.lab.incus import Lab
-from tests.lab.pve import Double, double
-from tests.lab.pve.ssh_host import ssh_host
-from tests.lab.pve.world import World
+from tests.doubles.proxmox import Double, double
+from tests.doubles.proxmox.ssh_host import ssh_host
+from tests.doubles.proxmox.world import World
 
 NAME = "bench"
 LATENCY_S = 0.01

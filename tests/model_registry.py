@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.file_server import FileServer, Page, Seen, serving
-from tests.lab.pve.certificate import issue
+from tests.doubles.proxmox.certificate import issue
 
 KIND = "application/vnd.ollama.image."
 MISSING = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.values import paths
-from tests.rule_engine import RuleEngine
+from tests.doubles.openai.rule_engine import RuleEngine
 from tests.waiting import wait_until
 
 PROGRAMS = paths.roles() / "agent_team/programs"

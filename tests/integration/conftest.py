@@ -13,13 +13,13 @@ import pytest
 if TYPE_CHECKING:  # what only some tests ask for is no input of the others
     from provisioner.providers.incus import IncusProvider
     from tests.lab.incus import Lab
-    from tests.lab.pve.fixture import PveHost
+    from tests.doubles.proxmox.fixture import PveHost
 
 
 @pytest.fixture(scope="session")
 def pve_host(incus_lab: Lab) -> Iterator[PveHost]:
     """A Proxmox host with containers that run; skips where there can be none."""
-    from tests.lab.pve.fixture import host_for_tests
+    from tests.doubles.proxmox.fixture import host_for_tests
 
     with host_for_tests(incus_lab) as host:
         yield host

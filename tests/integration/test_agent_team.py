@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
+from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
 from tests.team_server import KEY, TeamServer, question, team_serving, team_venv
 from tests.waiting import wait_until
 

@@ -16,7 +16,7 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
-from tests.lab.corosync.incus_cli import query
+from tests.doubles.corosync.incus_cli import query
 from tests.lab.incus import Lab
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]

@@ -18,7 +18,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance
-from tests.lab.pve.fixture import PveHost
+from tests.doubles.proxmox.fixture import PveHost
 
 pytestmark = pytest.mark.incus
 

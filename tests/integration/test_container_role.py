@@ -17,8 +17,8 @@ import yaml
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.lab.far import FarIncus
-from tests.lab.pve import Double
-from tests.lab.pve.fixture import pve
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.fixture import pve
 
 __all__ = ["pve"]
 

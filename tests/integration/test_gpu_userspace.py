@@ -21,7 +21,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 from tests.lab.incus import Lab as Incus
-from tests.lab.pve.certificate import issue
+from tests.doubles.proxmox.certificate import issue
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 

@@ -18,7 +18,7 @@ from provisioner.values import limits
 from provisioner.values.errors import ProviderError
 from provisioner.values.facts import DamagedArtifacts, Leftovers, NoAgent, Silent, of_kind
 from provisioner.values.state import Instance
-from tests.lab.pve.fixture import PveHost
+from tests.doubles.proxmox.fixture import PveHost
 
 MIB = 2**20
 HANG = b"#!/bin/bash\nexec -a hanging sleep infinity\n"

@@ -16,7 +16,7 @@ from provisioner.values.state import Secret
 from provisioner.workflow import llm_benching
 from provisioner.workflow.endpoints import Endpoint
 from provisioner.workflow.llm_benching import measure_llm
-from tests.openai_stand_in import StandIn, serving
+from tests.doubles.openai.timed_engine import StandIn, serving
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 

@@ -14,7 +14,7 @@ from provisioner.values.errors import VerificationError
 from provisioner.values.state import Secret
 from provisioner.workflow.endpoints import Endpoint
 from provisioner.workflow.load_benching import Asked, measure_load
-from tests.openai_stand_in import StandIn, serving
+from tests.doubles.openai.timed_engine import StandIn, serving
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 

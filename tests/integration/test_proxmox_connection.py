@@ -13,7 +13,7 @@ from provisioner.module_server.handing import served, stop_command
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.integration.test_connection import Play, succeeded
-from tests.lab.pve.fixture import PveHost
+from tests.doubles.proxmox.fixture import PveHost
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]

@@ -21,8 +21,8 @@ from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Device, Instance
 from tests.integration.test_attach import Terminal
-from tests.lab.pve.fixture import PveHost
-from tests.lab.pve.incus_containers import MAKER, IncusContainers
+from tests.doubles.proxmox.fixture import PveHost
+from tests.doubles.proxmox.incus_containers import MAKER, IncusContainers
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
@@ -463,7 +463,7 @@ def test_what_a_killed_run_has_left_is_removed_by_the_next(incus_lab: object, pv
 
 def test_the_node_ends_with_the_process_that_started_it() -> None:
     program = (
-        "import os; from tests.lab.incus import LAB; from tests.lab.pve.fixture import real_host\n"
+        "import os; from tests.lab.incus import LAB; from tests.doubles.proxmox.fixture import real_host\n"
         "with real_host(LAB) as host: print(host.ssh.port, flush=True); os.kill(os.getpid(), 9)"
     )
     root = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import pytest
 from provisioner import trial_unit, trying
 from provisioner.measuring.depth import BEGINNING, PLACES, Heard, doubts, places_in
 from provisioner.measuring.engines import WITHOUT
-from tests import engine_stand_in
+from tests.doubles.openai import limited_engine
 
 KEY = "canary-of-the-engine-0123456789"
 SYSTEMCTL = """#!PYTHON
@@ -70,7 +70,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def ask(context: int, *words: str, result: str = "exit-code", **more: Any) -> dict[str, Any]:
         (programs / "systemctl").write_text(played.replace("RESULT", result))
-        command = f'{sys.executable} {engine_stand_in.__file__} "--port" "8080" "--ctx-size" "512" {" ".join(words)}'
+        command = f'{sys.executable} {limited_engine.__file__} "--port" "8080" "--ctx-size" "512" {" ".join(words)}'
         unit = tmp_path / "engine.service"
         unit.write_text(f"[Unit]\nOnFailure=switch-gone.service\n[Service]\nExecStart={command}\nExecStop=/bin/drain\n")
         tokens = context * 95 // 100

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.lab.corosync.cluster import Cluster
-from tests.lab.corosync.stale import Mode
+from tests.doubles.corosync.cluster import Cluster
+from tests.doubles.corosync.stale import Mode
 
 CONDITIONS: dict[Mode, str] = {
     "version": "behind",

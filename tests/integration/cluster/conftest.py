@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.lab.corosync.fixture import cluster, cluster_of_five, five_nodes, three_nodes
+from tests.doubles.corosync.fixture import cluster, cluster_of_five, five_nodes, three_nodes
 
 __all__ = ["cluster", "cluster_of_five", "five_nodes", "three_nodes"]

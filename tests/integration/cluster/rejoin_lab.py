@@ -18,7 +18,7 @@ from typing import Any
 
 from provisioner.repair.record import Record
 from provisioner.repair.record_json import record_of
-from tests.lab.corosync.cluster import Cluster
+from tests.doubles.corosync.cluster import Cluster
 
 LIMIT_S = 900.0
 PROGRAM = str(Path(sys.executable).parent / "provision")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.integration.cluster.cluster_box import CONDITIONS, assert_told, check
-from tests.lab.corosync.cluster import Cluster
-from tests.lab.corosync.stale import Mode
+from tests.doubles.corosync.cluster import Cluster
+from tests.doubles.corosync.stale import Mode
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

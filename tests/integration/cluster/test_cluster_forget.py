@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.cluster_box import Said, check, provision, said
-from tests.lab.corosync.cluster import Cluster, GuestSpec
+from tests.doubles.corosync.cluster import Cluster, GuestSpec
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

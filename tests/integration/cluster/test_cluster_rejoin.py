@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.cluster.cluster_box import assert_told, check, new_version
 from tests.integration.cluster.rejoin_lab import Ended, Hand, forms
-from tests.lab.corosync.cluster import Cluster
-from tests.lab.corosync.stale import MODES, Mode
+from tests.doubles.corosync.cluster import Cluster
+from tests.doubles.corosync.stale import MODES, Mode
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

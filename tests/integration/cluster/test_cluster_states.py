@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.cluster_box import check, provision, said
-from tests.lab.corosync.cluster import Cluster, GuestSpec
+from tests.doubles.corosync.cluster import Cluster, GuestSpec
 from tests.lab.incus import Lab
-from tests.lab.pve.ssh_host import NoServerError, ssh_host
+from tests.doubles.proxmox.ssh_host import NoServerError, ssh_host
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.cluster.cluster_box import provision, stream_of
 from tests.integration.cluster.rejoin_lab import PROGRAM
-from tests.lab.corosync.cluster import Cluster
+from tests.doubles.corosync.cluster import Cluster
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

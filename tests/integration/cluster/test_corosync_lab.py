@@ -11,14 +11,14 @@ from functools import partial
 
 import pytest
 
-from tests.lab.corosync import machines, stale
-from tests.lab.corosync.cluster import Cluster, GuestSpec
-from tests.lab.corosync.conf import entries_of
-from tests.lab.corosync.image import ensure_image
-from tests.lab.corosync.incus_cli import incus, query
-from tests.lab.corosync.node import Node
-from tests.lab.corosync.reset import VERSION
-from tests.lab.corosync.tracker import FILE
+from tests.doubles.corosync import machines, stale
+from tests.doubles.corosync.cluster import Cluster, GuestSpec
+from tests.doubles.corosync.conf import entries_of
+from tests.doubles.corosync.image import ensure_image
+from tests.doubles.corosync.incus_cli import incus, query
+from tests.doubles.corosync.node import Node
+from tests.doubles.corosync.reset import VERSION
+from tests.doubles.corosync.tracker import FILE
 from tests.lab.incus import LAB
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]

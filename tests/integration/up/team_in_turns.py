@@ -1,7 +1,7 @@
 """Two engines by a rule that stand where llama-servers did: ``team_in_turns.py NAME --port NUMBER``.
 
-``tests/rule_engine.py`` lies beside it. Who is offered a member asks it, and says what came; a member says what it
-was told. Nobody answers ``STAY`` before ``STAY_S`` are over.
+The double of an engine lies beside it, at its path in the checkout. Who is offered a member asks it, and says what
+came; a member says what it was told. Nobody answers ``STAY`` before ``STAY_S`` are over.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import threading
 
-from tests.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
+from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
 
 STAY, STAY_S = "stay", 75.0
 

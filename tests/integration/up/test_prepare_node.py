@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.up.quickstart_lab import Lab, Ran
-from tests.lab.pve.fixture import PveHost
-from tests.lab.pve.permissions import Grant
-from tests.lab.pve.world import NEWER_TEMPLATE
+from tests.doubles.proxmox.fixture import PveHost
+from tests.doubles.proxmox.permissions import Grant
+from tests.doubles.proxmox.world import NEWER_TEMPLATE
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 

@@ -14,7 +14,7 @@ import pytest
 from provisioner.providers.proxmox import ProxmoxProvider
 from tests.integration.plain_ansible import ansible, play
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, Ran
-from tests.lab.pve.fixture import PveHost
+from tests.doubles.proxmox.fixture import PveHost
 
 __all__ = ["ansible"]  # fixture
 

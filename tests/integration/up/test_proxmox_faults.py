@@ -14,9 +14,9 @@ import pytest
 
 from tests.integration.up.quickstart_lab import Lab, Ran
 from tests.lab.incus import Lab as Incus
-from tests.lab.pve.fixture import PveHost, real_host
-from tests.lab.pve.guest import Guest
-from tests.lab.pve.ssh_host import NoServerError
+from tests.doubles.proxmox.fixture import PveHost, real_host
+from tests.doubles.proxmox.guest import Guest
+from tests.doubles.proxmox.ssh_host import NoServerError
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 

@@ -15,7 +15,7 @@ import pytest
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
-from tests.lab.pve.fixture import PveHost
+from tests.doubles.proxmox.fixture import PveHost
 
 pytestmark = [pytest.mark.incus]
 

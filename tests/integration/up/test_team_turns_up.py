@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests import rule_engine
+from tests.doubles.openai import rule_engine
 from tests.integration.up import team_in_turns
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
@@ -160,8 +160,8 @@ def test_a_look_wakes_nobody_and_a_proof_that_may_wake_has_the_team_answer(lab: 
 
 def test_a_hand_over_to_the_other_engine_is_a_turn(lab: Lab) -> None:
     for name, role in ((CHAT, "chat"), (CODE, "code")):
-        for module, where in ((rule_engine, f"{FOLDER}/tests/rule_engine.py"), (team_in_turns, f"{FOLDER}/serve.py")):
-            put(lab, name, where, Path(str(module.__file__)).read_text(encoding="utf-8"))
+        for module, where in ((rule_engine, "tests/doubles/openai/rule_engine.py"), (team_in_turns, "serve.py")):
+            put(lab, name, f"{FOLDER}/{where}", Path(str(module.__file__)).read_text(encoding="utf-8"))
         runs_as(lab, name, by_rule(role))
         sh(lab, name, f"systemctl restart {UNIT}")  # it waits for its turn
     assert active(lab) == [CODE]

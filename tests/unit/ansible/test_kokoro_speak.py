@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.speech_server import OPEN_ENDED, Speech, speaking, tone, wav
+from tests.doubles.openai.speech import OPEN_ENDED, Speech, speaking, tone, wav
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/kokoro/programs/speak.py"
 TEXT = "The lamp in the hall is on."

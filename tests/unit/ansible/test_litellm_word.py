@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.scenario_programs import module_at
-from tests.speech_server import Speech, speaking
+from tests.doubles.openai.speech import Speech, speaking
 
 PROGRAM = module_at(Path(__file__).resolve().parents[3] / "roles/litellm/programs/word.py")
 

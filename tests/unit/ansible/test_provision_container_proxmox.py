@@ -20,8 +20,8 @@ from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.values.errors import InputError, PreflightError
-from tests.lab.pve import Double
-from tests.lab.pve.fixture import pve
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.fixture import pve
 
 __all__ = ["pve"]
 

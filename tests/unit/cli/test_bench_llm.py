@@ -20,7 +20,7 @@ from provisioner.measuring.filler import filler
 from provisioner.measuring.history import Result, result_in
 from provisioner.measuring.llama_benchy import SCHEMA
 from provisioner.workflow import llm_benching, llm_endpoints
-from tests.openai_stand_in import StandIn, serving
+from tests.doubles.openai.timed_engine import StandIn, serving
 from tests.unit.cli.conftest import ENGINE_KEY, World
 
 KEY = "canary-of-a-cloud-0f3a"

@@ -13,7 +13,7 @@ from provisioner.cli import bench_load
 from provisioner.measuring.history import result_in
 from provisioner.values.errors import PreflightError
 from provisioner.workflow import load_benching
-from tests.openai_stand_in import StandIn, serving
+from tests.doubles.openai.timed_engine import StandIn, serving
 from tests.unit.cli.conftest import BENCHMARKS, World
 
 KEY = "canary-of-a-cloud-0f3a"

@@ -12,9 +12,9 @@ import pytest
 from provisioner.cli.app import run
 from provisioner.providers.fake import FakeProvider
 from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom
-from tests.lab.pve import Double
-from tests.lab.pve.fixture import pve
-from tests.lab.pve.world import PASSWORD
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.fixture import pve
+from tests.doubles.proxmox.world import PASSWORD
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World
 
 __all__ = ["pve"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.cli.app import run
-from tests.lab.pve import Double
-from tests.lab.pve.fixture import pve
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.fixture import pve
 from tests.unit.cli.conftest import Answer
 
 __all__ = ["pve"]

@@ -16,9 +16,9 @@ from provisioner.cli.app import run
 from provisioner.providers.proxmox import shell
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.state import Execution
-from tests.lab.pve import Double, pvesh
-from tests.lab.pve.fixture import pve
-from tests.lab.pve.programs import Asked
+from tests.doubles.proxmox import Double, pvesh
+from tests.doubles.proxmox.fixture import pve
+from tests.doubles.proxmox.programs import Asked
 from tests.unit.cli.conftest import Answer
 
 __all__ = ["pve"]

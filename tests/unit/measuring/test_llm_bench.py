@@ -38,7 +38,7 @@ from provisioner.measuring.llm_bench import (
 )
 
 RECORDED = Path(__file__).parents[2] / "data/benchmarks/llama_benchy_progress.jsonl"
-"""Of llama-benchy 0.4.0 against ``tests.openai_stand_in``: first token after 0.05 s, then one each 0.01 s."""
+"""Of llama-benchy 0.4.0 against the double ``timed_engine``: first token after 0.05 s, then one each 0.01 s."""
 
 
 def answered(setting: Setting, prompt: int = 512, **changed: Any) -> Answered:

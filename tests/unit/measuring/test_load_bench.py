@@ -32,7 +32,7 @@ from provisioner.measuring.load_bench import (
 )
 
 RECORDED = Path(__file__).parents[2] / "data/benchmarks/guidellm_report.json"
-"""Of guidellm 0.8.1 against ``tests.openai_stand_in``, one client and then four, for five seconds each.
+"""Of guidellm 0.8.1 against the double ``timed_engine``, one client and then four, for five seconds each.
 
 The first token came after 0.2 s, and 15 more with 0.02 s between two of them.
 """

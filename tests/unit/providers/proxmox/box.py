@@ -12,10 +12,10 @@ from provisioner.providers.proxmox import ProxmoxProvider, volumes
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Secret
-from tests.lab.pve import Double
-from tests.lab.pve.guest import Guest
-from tests.lab.pve.guests import MemoryContainers
-from tests.lab.pve.world import PASSWORD
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.guest import Guest
+from tests.doubles.proxmox.guests import MemoryContainers
+from tests.doubles.proxmox.world import PASSWORD
 
 LAB = "home"
 IMAGE = "debian/12"

@@ -10,8 +10,8 @@ import pytest
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.values.state import Secret
-from tests.lab.pve import Double
-from tests.lab.pve.fixture import pve
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.fixture import pve
 
 __all__ = ["access", "client", "client_of", "pve"]
 

@@ -12,7 +12,7 @@ from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.plan import Action, Change
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.state import Artifact, Device, Instance, Secret, Service, Status
-from tests.lab.pve import Double
+from tests.doubles.proxmox import Double
 
 GIB = 2**30
 PAGE = (Path(__file__).parents[4] / "docs" / "proxmox.md").read_text()

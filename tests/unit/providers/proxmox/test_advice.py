@@ -19,9 +19,9 @@ from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import ApiRights
 from provisioner.values.state import Execution, Secret
-from tests.lab.pve import Double, pvesh
-from tests.lab.pve.client import root
-from tests.lab.pve.programs import Asked
+from tests.doubles.proxmox import Double, pvesh
+from tests.doubles.proxmox.client import root
+from tests.doubles.proxmox.programs import Asked
 from tests.unit.providers.proxmox.plans import GIB, ROLE, creation, step, there, update, wanted
 
 USER, TOKEN = "penny@pve", "penny@pve!lab"

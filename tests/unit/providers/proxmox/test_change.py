@@ -12,9 +12,9 @@ from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Instance, Status
-from tests.lab.pve import Double
-from tests.lab.pve.df import df
-from tests.lab.pve.world import Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.df import df
+from tests.doubles.proxmox.world import Pool
 from tests.unit.providers.proxmox.box import BY_PASSWORD, GIB, MIB, Artifacts, driver, guest, mac, mount, wanted
 
 DISK = {"path": "/srv", "size": 2 * GIB, "backup": False}
@@ -219,7 +219,7 @@ def test_a_file_system_that_stays_small_without_a_word_is_seen_from_inside(
     one = provider.create(wanted())
     provider.start(one)
     pve.world.faults.keeps_file_systems.add(guest(pve).vmid)
-    monkeypatch.setattr("tests.lab.pve.routes.config.NOT_GROWN", "")
+    monkeypatch.setattr("tests.doubles.proxmox.routes.config.NOT_GROWN", "")
     with pytest.raises(ProviderError) as caught:
         provider.update(replace(one, disk=10 * GIB))
     assert "df in it shows 8028 MiB" in caught.value.details

@@ -18,9 +18,9 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.values.state import Secret
-from tests.lab.pve import Double, double
-from tests.lab.pve.permissions import Grant
-from tests.lab.pve.world import PASSWORD, TEMPLATE, World
+from tests.doubles.proxmox import Double, double
+from tests.doubles.proxmox.permissions import Grant
+from tests.doubles.proxmox.world import PASSWORD, TEMPLATE, World
 
 Made = Callable[..., Client]
 

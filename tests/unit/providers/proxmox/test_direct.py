@@ -14,7 +14,7 @@ from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.providers.proxmox.access import Access, Direct
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.state import Execution
-from tests.lab.pve import Double
+from tests.doubles.proxmox import Double
 from tests.unit.providers.proxmox.box import driver, guest, wanted
 from tests.unit.providers.proxmox.nearby import Nearby, nearby
 

@@ -16,9 +16,9 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.health import examine
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Execution, Secret
-from tests.lab.pve import Double
-from tests.lab.pve.storage import GIB, Storage
-from tests.lab.pve.world import PASSWORD
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.storage import GIB, Storage
+from tests.doubles.proxmox.world import PASSWORD
 from tests.unit.providers.proxmox.plans import ROLE, limited
 
 CHECKS = [

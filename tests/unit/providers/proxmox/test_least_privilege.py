@@ -10,7 +10,7 @@ import pytest
 from provisioner.providers.proxmox import ProxmoxProvider, granting
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.errors import ProvisionError
-from tests.lab.pve import Double
+from tests.doubles.proxmox import Double
 from tests.unit.providers.proxmox.plans import GIB, PAGE, ROLE, creation, limited, update, wanted
 
 LOCK = "provisioner-lock-homelab-1"

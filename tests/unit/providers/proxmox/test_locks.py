@@ -14,8 +14,8 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import PreflightError
-from tests.lab.pve import Double
-from tests.lab.pve.world import Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.world import Pool
 from tests.unit.providers.proxmox.box import driver
 
 NAME = "provisioner-lock-home.Lab_1-1"

@@ -13,8 +13,8 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Secret
-from tests.lab.pve import Double
-from tests.lab.pve.world import PASSWORD
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.world import PASSWORD
 
 Made = Callable[..., Client]
 CANARY = "canary-3f9a-7c11"

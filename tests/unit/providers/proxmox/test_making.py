@@ -16,10 +16,10 @@ from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
-from tests.lab.pve import Double
-from tests.lab.pve.guests import Template
-from tests.lab.pve.storage import Storage
-from tests.lab.pve.world import TEMPLATE, Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.guests import Template
+from tests.doubles.proxmox.storage import Storage
+from tests.doubles.proxmox.world import TEMPLATE, Pool
 from tests.unit.providers.proxmox.box import (
     BY_PASSWORD,
     GIB,

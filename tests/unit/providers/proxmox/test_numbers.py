@@ -14,8 +14,8 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.review import review
 from provisioner.values.errors import PreflightError, ProviderError
-from tests.lab.pve import Double
-from tests.lab.pve.storage import Storage
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.storage import Storage
 from tests.unit.providers.proxmox import plans
 from tests.unit.providers.proxmox.box import GIB, Artifacts, driver, guest, mount, wanted
 from tests.unit.providers.proxmox.plans import creation, limited

@@ -13,8 +13,8 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Fleet, Status
-from tests.lab.pve import Double
-from tests.lab.pve.world import Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.world import Pool
 from tests.unit.providers.proxmox.box import LAB, Artifacts, driver, guest, wanted
 
 NET = "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:01,ip=dhcp,type=veth"

@@ -19,8 +19,8 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.values.state import Fleet, Instance, Secret, Status
-from tests.lab.pve import Double
-from tests.lab.pve.world import Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.world import Pool
 from tests.unit.providers.proxmox.box import GIB, LAB, driver, guest, running, wanted
 from tests.unit.providers.proxmox.plans import limited
 

@@ -11,7 +11,7 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.guest import address_in
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.state import Execution, Status
-from tests.lab.pve import Double
+from tests.doubles.proxmox import Double
 from tests.unit.providers.proxmox.box import driver, guest, memory, wanted
 
 

@@ -15,9 +15,9 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.review import review
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Execution, Secret
-from tests.lab.pve import Double
-from tests.lab.pve.storage import Storage
-from tests.lab.pve.world import PASSWORD, Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.storage import Storage
+from tests.doubles.proxmox.world import PASSWORD, Pool
 from tests.unit.providers.proxmox.box import BY_PASSWORD
 from tests.unit.providers.proxmox.plans import (
     ARTIFACT,

@@ -14,8 +14,8 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.values.state import Secret
-from tests.lab.pve import Double
-from tests.lab.pve.world import Pool
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.world import Pool
 from tests.unit.providers.proxmox.plans import ARTIFACT, GIB, PAGE, ROLE, creation, limited, step, there, update, wanted
 
 PLACE = Place("local-lvm", "local", "vmbr0", downloads=frozenset({"debian/12"}))

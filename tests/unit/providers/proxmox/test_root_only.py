@@ -14,8 +14,8 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Secret
-from tests.lab.pve import Double
-from tests.lab.pve.world import PASSWORD
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.world import PASSWORD
 from tests.unit.providers.proxmox.plans import there, wanted
 
 DEVICE = {"path": "/dev/null"}

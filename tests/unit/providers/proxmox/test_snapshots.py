@@ -14,8 +14,8 @@ from provisioner.providers.proxmox.guest import TEMPORARY, snapshot_id, snapshot
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance, Status
-from tests.lab.pve import Double
-from tests.lab.pve.storage import Storage
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.storage import Storage
 from tests.unit.providers.proxmox.box import GIB, LAB, Artifacts, driver, guest, mac, memory, mount, running, wanted
 
 DISK = {"path": "/srv", "size": 2 * GIB, "backup": False}

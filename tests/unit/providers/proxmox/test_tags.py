@@ -18,8 +18,8 @@ from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import TagRules
 from provisioner.values.state import Instance
-from tests.lab.pve import Double
-from tests.lab.pve.client import root
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.client import root
 from tests.unit.providers.proxmox.plans import creation, limited, step, there, update, wanted
 
 OURS = {"provisioner", "provisioner-homelab"}

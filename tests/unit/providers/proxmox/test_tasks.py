@@ -13,11 +13,11 @@ from provisioner.providers.proxmox import failures, tasks
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
-from tests.lab.pve import Double
-from tests.lab.pve.errors import died
-from tests.lab.pve.guests import Template
-from tests.lab.pve.tasks import Task
-from tests.lab.pve.world import TEMPLATE
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.errors import died
+from tests.doubles.proxmox.guests import Template
+from tests.doubles.proxmox.tasks import Task
+from tests.doubles.proxmox.world import TEMPLATE
 
 
 @pytest.fixture

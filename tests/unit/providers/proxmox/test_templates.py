@@ -11,10 +11,10 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
-from tests.lab.pve import Double
-from tests.lab.pve.guests import Template
-from tests.lab.pve.storage import Storage
-from tests.lab.pve.world import NEWER_TEMPLATE, TEMPLATE
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.guests import Template
+from tests.doubles.proxmox.storage import Storage
+from tests.doubles.proxmox.world import NEWER_TEMPLATE, TEMPLATE
 from tests.unit.providers.proxmox.box import driver
 
 OFFERED = (

@@ -15,8 +15,8 @@ from provisioner.providers.proxmox import tls
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import UnreachableError
 from provisioner.values.state import Secret
-from tests.lab.pve import Double, certificate
-from tests.lab.pve.world import PASSWORD, World
+from tests.doubles.proxmox import Double, certificate
+from tests.doubles.proxmox.world import PASSWORD, World
 
 Made = Callable[..., Client]
 OTHER = "ab" * 32

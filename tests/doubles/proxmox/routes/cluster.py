@@ -1,0 +1,165 @@
+"""``/version`` and ``/cluster``: what is in the cluster, seen from any node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.doubles.proxmox.call import Call, answers
+from tests.doubles.proxmox.errors import bad_parameters, died
+from tests.doubles.proxmox.formats import split_list
+from tests.doubles.proxmox.privileges import allowed_tags
+from tests.doubles.proxmox.routes.tasks import entry as task_entry
+from tests.doubles.proxmox.world import Node
+
+LAST = 1_000_000
+
+Entry = dict[str, object]
+
+
+@answers("GET /version", "GET /nodes/{node}/version")
+def version(call: Call) -> object:
+    """What runs there."""
+    return call.node.version
+
+
+@answers("GET /cluster/nextid")
+def nextid(call: Call) -> object:
+    """The lowest free number, as text; or the asked one when it is free."""
+    if "vmid" in call.given:
+        if call.vmid in call.world.guests:
+            raise bad_parameters({"vmid": f"VM {call.vmid} already exists"})
+        return str(call.vmid)
+    free = next((vmid for vmid in range(100, LAST) if vmid not in call.world.guests), 0)
+    if not free:
+        raise died(f"unable to get any free VMID in range [100, {LAST}]")
+    return str(free)
+
+
+@answers("GET /cluster/status")
+def status(call: Call) -> object:
+    """The cluster and its nodes."""
+    nodes = call.world.nodes
+    online = sum(node.online for node in nodes.values())
+    found: list[Entry] = [
+        {
+            "id": f"node/{name}",
+            "name": name,
+            "type": "node",
+            "ip": node.ip,
+            "level": "",
+            "local": int(node is call.node),
+            "nodeid": number if call.world.name else 0,
+            "online": int(node.online),
+        }
+        for number, (name, node) in enumerate(nodes.items(), 1)
+    ]
+    if call.world.name:
+        cluster = {"id": "cluster", "type": "cluster", "name": call.world.name, "nodes": len(nodes), "version": 3}
+        found.insert(0, {**cluster, "quorate": int(online * 2 > len(nodes))})
+    return found
+
+
+@answers("GET /cluster/options")
+def options(call: Call) -> object:
+    """What holds for the datacenter; little of it for who may not look, and the tags that there are for everybody."""
+    shown = dict(call.world.datacenter) if call.may("/", "Sys.Audit") else {}
+    return {**shown, "allowed-tags": allowed_tags(call)}
+
+
+@answers("PUT /cluster/options")
+def change_options(call: Call) -> object:
+    """Change what the double knows of it: who may set which tags."""
+    for name in split_list(call.text("delete")):
+        call.world.datacenter.pop(name, None)
+    if "registered-tags" in call.given:
+        call.world.datacenter["registered-tags"] = split_list(call.text("registered-tags"))
+    if "user-tag-access" in call.given:
+        given = dict(part.split("=", 1) for part in call.text("user-tag-access").split(","))
+        listed = split_list(given.get("user-allow-list", ""))
+        call.world.datacenter["user-tag-access"] = {"user-allow": given["user-allow"], "user-allow-list": listed}
+    return None
+
+
+@answers("GET /cluster/config/nodes")
+def members(call: Call) -> object:
+    """The nodes that corosync is configured for."""
+    return [
+        {"node": name, "name": name, "nodeid": str(number), "quorum_votes": "1", "ring0_addr": node.ip}
+        for number, (name, node) in enumerate(call.world.nodes.items(), 1)
+    ]
+
+
+@answers("GET /cluster/resources")
+def resources(call: Call) -> object:
+    """Guests, nodes, storages and pools that the caller may see; the state of guests is up to ten seconds old."""
+    kind = call.text("type")
+    found: list[Entry] = []
+    if not kind:
+        names = [name for name in sorted(call.world.pools) if call.may(f"/pool/{name}", "Pool.Audit")]
+        found += [{"id": f"/pool/{name}", "pool": name, "type": "pool"} for name in names]
+    if kind in ("", "vm"):
+        found += _guests(call)
+    if kind in ("", "node"):
+        found += [_node(call, node) for node in call.world.nodes.values()]
+    if kind in ("", "storage"):
+        found += _storages(call)
+    return found
+
+
+def _guests(call: Call) -> Iterator[Entry]:
+    world = call.world
+    for vmid, guest in sorted(world.guests.items()):
+        if not call.may(f"/vms/{vmid}", "VM.Audit"):
+            continue
+        told = world.stats(vmid) if world.nodes[guest.node].online else {}
+        found: Entry = {"id": f"lxc/{vmid}", "vmid": vmid, "node": guest.node, "type": "lxc", "status": "unknown"}
+        found.update(told)
+        found.update({name: guest.config[name] for name in ("lock", "tags") if name in guest.config})
+        pool = world.pool_of(vmid)
+        if pool and call.may(f"/pool/{pool}", "Pool.Audit"):
+            found["pool"] = pool
+        if vmid in world.ha:
+            found["hastate"] = "started"
+        yield found
+
+
+def _node(call: Call, node: Node) -> Entry:
+    found: Entry = {
+        "id": f"node/{node.name}",
+        "node": node.name,
+        "type": "node",
+        "status": "online" if node.online else "offline",
+        "cgroup-mode": 2,
+    }
+    if node.online and call.may(f"/nodes/{node.name}", "Sys.Audit"):
+        measured = {"maxcpu": node.cores, "cpu": 0.02, "maxmem": node.memory, "mem": node.memory // 8, "uptime": 86_400}
+        found.update(measured, level="", maxdisk=100 << 30, disk=10 << 30)
+    return found
+
+
+def _storages(call: Call) -> Iterator[Entry]:
+    for storage in call.world.storages.values():
+        if not call.may(f"/storage/{storage.name}", "Datastore.Audit"):
+            continue
+        for node in call.world.nodes.values():
+            if storage.nodes and node.name not in storage.nodes:
+                continue
+            found: Entry = {
+                "id": f"storage/{node.name}/{storage.name}",
+                "storage": storage.name,
+                "node": node.name,
+                "type": "storage",
+                "plugintype": storage.kind,
+                "content": ",".join(storage.content),
+                "shared": int(storage.shared),
+                "status": "available" if node.online else "unknown",
+            }
+            yield {**found, "maxdisk": storage.total, "disk": storage.used(node.name)}
+
+
+@answers("GET /cluster/tasks")
+def tasks(call: Call) -> object:
+    """The last tasks of all nodes."""
+    everyone = call.may("/", "Sys.Audit")
+    known = reversed(list(call.world.tasks.all.values()))
+    return [task_entry(task) for task in known if everyone or task.user == call.user][:25]

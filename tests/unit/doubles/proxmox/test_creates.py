@@ -1,0 +1,143 @@
+"""Creating a container: what is refused at once, what the task finds out, and what the others see meanwhile."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from tests.doubles.proxmox import Double
+from tests.doubles.proxmox.client import ended, proxmoxer, root, with_token
+from tests.doubles.proxmox.guests import Template
+from tests.doubles.proxmox.storage import Storage
+
+TEMPLATE = "local:vztmpl/debian-12-standard_12.7-1_amd64.tar.zst"
+NEW = {"ostemplate": TEMPLATE, "storage": "local-lvm", "features": "nesting=1"}
+LXC = "/nodes/pve1/lxc"
+
+
+@pytest.fixture
+def api(pve: Double) -> Any:
+    return proxmoxer(pve)
+
+
+def test_systemd_without_nesting_is_a_warning_and_a_success(pve: Double, api: Any) -> None:
+    """Facts: ``WARNINGS: 1`` IS success; ``Systemd 252 detected. You may need to enable nesting.``"""
+    upid = api.nodes("pve1").lxc.post(vmid=100, ostemplate=TEMPLATE, storage="local-lvm")
+    assert ended(api, upid) == "WARNINGS: 1"
+    lines = [line["t"] for line in api.nodes("pve1").tasks(upid).log.get()]
+    assert "WARN: Systemd 252 detected. You may need to enable nesting." in lines
+    assert lines[-1] == "TASK WARNINGS: 1"
+    assert pve.world.tasks.all[upid].is_good
+
+
+@pytest.mark.parametrize(
+    ("template", "storage", "text"),
+    [
+        ("local:vztmpl/nosuch.tar.zst", "local-lvm", "volume 'local:vztmpl/nosuch.tar.zst' does not exist"),
+        ("/x", "local-lvm", "can't find file '/x'"),
+        ("local:vztmpl/torn.tar.zst", "local-lvm", "command 'lxc-usernsexec "),
+        (TEMPLATE, "tiny-lvm", "lvcreate 'pve/vm-122-disk-0' error: "),
+        (TEMPLATE, "tiny-zfs", "zfs error: "),
+        (TEMPLATE, "tiny-dir", "unable to create image: "),
+    ],
+)
+def test_a_create_that_fails_in_its_task(pve: Double, api: Any, template: str, storage: str, text: str) -> None:
+    """Facts: missing template, corrupt template, storage full: 200 and a UPID, the exit status says why."""
+    pve.world.storages["local"].add_template("pve1", "torn.tar.zst", Template(corrupt=True))
+    for name, kind in (("tiny-lvm", "lvmthin"), ("tiny-zfs", "zfspool"), ("tiny-dir", "dir")):
+        pve.world.add_storage(Storage(name, kind, ("rootdir",), total=1 << 30))
+    upid = api.nodes("pve1").lxc.post(vmid=122, ostemplate=template, storage=storage)
+    status = ended(api, upid)
+    assert status.startswith(f"unable to create CT 122 - {text}")
+    assert api.nodes("pve1").tasks(upid).log.get()[-1]["t"].startswith("TASK ERROR: unable to create CT 122 - ")
+    assert 122 not in pve.world.guests
+    assert not any(one.on("pve1") for name, one in pve.world.storages.items() if name != "local")
+
+
+def test_the_log_of_a_corrupt_template_has_what_tar_said(pve: Double, api: Any) -> None:
+    """Facts: ``… failed: exit code 2``, the log has tar's lines."""
+    torn = pve.world.storages["local"].add_template("pve1", "torn.tar.zst", Template(corrupt=True))
+    upid = api.nodes("pve1").lxc.post(vmid=123, ostemplate=torn, storage="local-lvm")
+    assert ended(api, upid).endswith("failed: exit code 2")
+    assert any(line["t"].startswith("tar: ") for line in api.nodes("pve1").tasks(upid).log.get())
+
+
+def test_the_number_is_taken_while_a_failing_create_runs(pve: Double, api: Any) -> None:
+    """Facts: the stub is removed at the end, but while the task runs the VMID is taken."""
+    pve.world.faults.slow_tasks("vzcreate", 0.3)
+    upid = api.nodes("pve1").lxc.post(vmid=122, ostemplate="local:vztmpl/nosuch.tar.zst", storage="local-lvm")
+    text = "CT 122 already exists on node 'pve1'"
+    assert root(pve).ask("POST", LXC, vmid=122, **NEW).line == f"500 {text}"
+    assert root(pve).ask("POST", "/nodes/pve2/lxc", vmid=122, **NEW).line == f"500 {text}"
+    assert root(pve).ask("GET", "/cluster/nextid", vmid=122).json["errors"] == {"vmid": "VM 122 already exists"}
+    assert api.nodes("pve1").lxc(122).config.get()["lock"] == "create"
+    assert ended(api, upid).startswith("unable to create CT 122")
+    assert root(pve).ask("GET", "/cluster/nextid", vmid=122).json == {"data": "122"}
+    assert ended(api, api.nodes("pve1").lxc.post(vmid=122, **NEW)) == "OK"
+
+
+def test_one_of_two_creates_of_a_number_wins(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have seen that the number is free before either takes it."""
+    hand = with_token(pve)
+    hand.ask("POST", "/pools", poolid="lab")
+    both = Barrier(2)
+    monkeypatch.setattr(pve.world, "check_pool", lambda _: both.wait(timeout=5))
+    with ThreadPoolExecutor(2) as pool:
+        lines = pool.map(lambda _: hand.ask("POST", LXC, vmid=105, pool="lab", **NEW).line, range(2))
+    assert sorted(lines) == ["200 OK", "500 CT 105 already exists on node 'pve1'"]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"storage": "nostore"}, "500 storage 'nostore' does not exist"),
+        ({"storage": "slowstore"}, "500 storage 'slowstore' is not available on node 'pve1'"),
+        ({"storage": "local"}, "400 Parameter verification failed."),
+        ({"rootfs": "nostore:8"}, "500 storage 'nostore' does not exist"),
+        ({"ostemplate": "nostore:vztmpl/x.tar.zst"}, "500 storage 'nostore' does not exist"),
+        ({"pool": "nosuch"}, "403 Permission check failed (pool 'nosuch' does not exist)"),
+        ({"dev0": "/dev/nvidia0"}, "500 Device /dev/nvidia0 does not exist"),
+        ({"mp0": "local-lvm:1,mp=/data"}, "500 mount points configured, but 'rootfs' not set - aborting"),
+    ],
+)
+def test_a_create_that_is_refused_at_once(pve: Double, given: dict[str, str], line: str) -> None:
+    """Facts: unknown storage, storage not on this node, dev not on host; nothing is left of such a create."""
+    pve.world.add_storage(Storage("slowstore", "lvmthin", ("rootdir",), nodes=("pve2",)))
+    assert root(pve).ask("POST", LXC, **{"vmid": 105, **NEW, **given}).line == line
+    assert 105 not in pve.world.guests
+    assert not pve.world.tasks.all
+
+
+def test_two_creates_on_one_storage_get_into_each_others_way(pve: Double, api: Any) -> None:
+    """Facts: creating two at once on one node/storage fails with ``can't lock file … got timeout``."""
+    pve.world.faults.slow_tasks("allocate", 0.6)
+    upids = [api.nodes("pve1").lxc.post(vmid=vmid, **NEW) for vmid in (105, 106)]
+    statuses = sorted(ended(api, upid) for upid in upids)
+    assert statuses[0] == "OK"
+    assert statuses[1].endswith("- can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout")
+
+
+def test_a_start_asked_for_with_the_create_is_a_task_of_its_own(pve: Double, api: Any) -> None:
+    assert ended(api, api.nodes("pve1").lxc.post(vmid=105, **NEW, start=1)) == "OK"
+    starts = [task for task in pve.world.tasks.all.values() if task.kind == "vzstart"]
+    assert [pve.world.tasks.wait(task.upid).exitstatus for task in starts] == ["OK"]
+    assert api.nodes("pve1").lxc(105).status.current.get()["status"] == "running"
+
+
+def test_half_a_cluster_creates_nothing(pve: Double) -> None:
+    """Facts: ``cluster not ready - no quorum?``"""
+    for node in ("pve2", "pve3"):
+        pve.take_down(node)
+    assert root(pve).ask("POST", LXC, vmid=105, **NEW).line == "500 cluster not ready - no quorum?"
+    assert root(pve).ask("GET", "/cluster/status").json["data"][0]["quorate"] == 0
+
+
+def test_mount_points_and_sizes(pve: Double, api: Any) -> None:
+    given = {"ostemplate": TEMPLATE, "rootfs": "local-zfs:8", "mp0": "local-lvm:0.5,mp=/models,backup=0"}
+    assert ended(api, api.nodes("pve1").lxc.post(vmid=105, features="nesting=1", **given)) == "OK"
+    config = pve.world.guests[105].config
+    assert config["rootfs"] == "local-zfs:subvol-105-disk-0,size=8G"
+    assert config["mp0"] == "local-lvm:vm-105-disk-0,mp=/models,backup=0,size=512M"

@@ -1,0 +1,154 @@
+"""Parameters are checked against PVE's own schema, in PVE's own words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from proxmoxer import ResourceException
+
+from tests.doubles.proxmox import Double, formats, schema
+from tests.doubles.proxmox.call import handlers
+from tests.doubles.proxmox.client import proxmoxer, root, with_token
+
+FORM = "invalid format - format error\n"
+NOT_DEFINED = "property is not defined in schema and the schema does not allow additional properties"
+TEMPLATE = "local:vztmpl/debian-12-standard_12.7-1_amd64.tar.zst"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("cores", "abc", "type check ('integer') failed - got 'abc'"),
+        ("nosuch", "1", NOT_DEFINED),
+        ("lxc.idmap", "u 0 1 1", NOT_DEFINED),
+        ("cores", "0", "value must have a minimum value of 1"),
+        ("cores", "9000", "value must have a maximum value of 8192"),
+        ("vmid", "99", "invalid format - value does not look like a valid VM ID\n"),
+        ("onboot", "True", "type check ('boolean') failed - got 'True'"),
+        ("onboot", "on", "type check ('boolean') failed - got 'on'"),
+        ("password", "1234", "value must be at least 5 characters long"),
+        ("lock", "none", "value 'none' does not have a value in the enumeration"),
+        ("hostname", "under_score", "invalid format - value does not look like a valid DNS name\n"),
+        ("tags", "a;b!", "invalid format - invalid characters in tag\n"),
+        (
+            "dev0",
+            "/etc/passwd",
+            f"{FORM}dev0.path: invalid format - /etc/passwd is not a valid device path\n",
+        ),
+        (
+            "dev0",
+            "/dev/x,mode=999",
+            f"{FORM}dev0.mode: value does not match the regex pattern\n",
+        ),
+        (
+            "net0",
+            "name=eth0,ip=10.0.0.1",
+            f"{FORM}net0.ip: invalid format - value does not look like a valid ipv4 network configuration\n\n",
+        ),
+        (
+            "net0",
+            "bridge=vmbr0",
+            f"{FORM}net0.name: property is missing and it is not optional\n",
+        ),
+        ("net0", "name=eth0,foo=1", "invalid format - invalid key in comma-separated list property: foo\n"),
+        ("unique", "1", ""),
+    ],
+)
+def test_what_a_parameter_is_refused_with(pve: Double, name: str, value: str, text: str) -> None:
+    """Facts: 400, ``errors`` by parameter, with the texts of the type, limit and format checks."""
+    reply = root(pve).ask("POST", "/nodes/pve1/lxc", **{"vmid": 105, "ostemplate": TEMPLATE, name: value})
+    assert reply.line == "400 Parameter verification failed."
+    assert reply.json["message"] == "Parameter verification failed.\n"
+    if text:
+        assert reply.json["errors"][name].startswith(text)
+    else:
+        assert reply.json["errors"] == {"restore": "missing property required by 'unique'"}
+    assert not pve.world.guests
+
+
+def test_all_faults_are_told_at_once(pve: Double) -> None:
+    reply = root(pve).ask("POST", "/nodes/pve1/lxc", vmid="x", cores="y", nosuch=1)
+    assert set(reply.json["errors"]) == {"vmid", "cores", "nosuch", "ostemplate"}
+
+
+def test_proxmoxer_sends_booleans_that_pve_refuses(pve: Double) -> None:
+    """Facts: True/False are sent as 'True'/'False': 400; use 1/0."""
+    with pytest.raises(ResourceException, match="got 'True'"):
+        proxmoxer(pve).nodes("pve1").lxc.post(vmid=105, ostemplate=TEMPLATE, onboot=True)
+
+
+def test_a_malformed_node_is_a_matter_of_permission_first(pve: Double) -> None:
+    """Facts: malformed node name: ``403 Permission check failed (, Sys.Audit)``."""
+    assert with_token(pve).ask("GET", "/nodes/a%20b/status").line == ("403 Permission check failed (, Sys.Audit)")
+
+
+def test_a_parameter_that_contradicts_the_path(pve: Double) -> None:
+    errors = root(pve).ask("GET", "/nodes/pve1/lxc/105/config", vmid=106).json["errors"]
+    assert errors == {"vmid": "duplicate parameter (already defined in URI) with conflicting values!"}
+
+
+def options() -> list[tuple[str, dict[str, Any]]]:
+    """Every option of every method that the double answers, and the parts of property strings."""
+    found = []
+    for key in handlers():
+        for name, option in schema.methods()[key].page["parameters"].items():
+            form = option.get("format")
+            found += [(f"{key} {name}", option)]
+            found += [(f"{key} {name}.{part}", one) for part, one in form.items()] if isinstance(form, dict) else []
+    return found
+
+
+def test_the_double_knows_every_format_and_pattern_that_it_meets() -> None:
+    for name, option in options():
+        form = option.get("format", "string")
+        assert isinstance(form, dict) or form.removesuffix("-list") in formats.FORMATS, name
+        re.compile(option.get("pattern", "").replace("(?^", "(?"))
+
+
+def test_the_double_answers_only_what_pve_has() -> None:
+    assert set(handlers()) <= set(schema.methods())
+
+
+def test_the_schema_bears_no_prose() -> None:
+    assert not re.findall(r'"(description|typetext|verbose_description|format_description)":"', schema.FILE.read_text())
+
+
+PLACES = {"{node}": "pve1", "{vmid}": "105", "{storage}": "local", "{snapname}": "s1", "{poolid}": "p1"}
+# what PVE shows beyond its own schema, as its source says
+BEYOND = {
+    "GET /nodes/{node}/lxc/{vmid}/snapshot": {"digest", "running"},
+    "GET /cluster/config/nodes": {"name", "nodeid", "quorum_votes", "ring0_addr"},
+    "GET /nodes": {"id", "type", "disk", "maxdisk"},
+    "GET /nodes/{node}/network": {"bridge_stp", "bridge_fd"},
+    "GET /nodes/{node}/status": {"uptime", "wait", "idle", "kversion", "swap", "ksm"},
+    "GET /nodes/{node}/lxc": {"pid", "type", "swap"},
+    "GET /nodes/{node}/lxc/{vmid}/status/current": {"pid", "type", "swap"},
+    "GET /nodes/{node}/lxc/{vmid}/config": {"parent"},
+    "GET /nodes/{node}/storage/{storage}/content": {"content"},
+    "GET /storage": {"content", "digest", "type"},
+}
+
+
+def test_answers_have_no_members_that_pve_does_not_name(pve: Double) -> None:
+    """Nothing may be in the double that real PVE does not do: each answer's members are in the schema."""
+    pve.world.add_guest(105, "pve1", net0="name=eth0,bridge=vmbr0,ip=dhcp", tags="x").remember("s1", "")
+    pve.world.containers.start(105, {})
+    assert root(pve).ask("POST", "/pools", poolid="p1").status == 200
+    for key in sorted(handlers()):
+        verb, path = key.split(" ")
+        for place, value in PLACES.items():
+            path = path.replace(place, value)
+        if verb != "GET" or "{" in path:
+            continue
+        given = {"feature": "snapshot"} if path.endswith("/feature") else {}
+        reply = root(pve).ask(verb, path, **given)
+        assert reply.status == 200, (key, reply.line)
+        returns = schema.methods()[key].page["returns"]
+        data = reply.json["data"]
+        kind = returns.get("items", returns) if isinstance(data, list) else returns
+        allowed = {re.sub(r"\[n\]", "0", name) for name in kind.get("properties", ())} | BEYOND.get(key, set())
+        for entry in data if isinstance(data, list) else [data]:
+            if kind.get("properties") and isinstance(entry, dict):
+                assert set(entry) <= allowed, key
