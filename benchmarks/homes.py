@@ -17,8 +17,8 @@ from benchmarks.labs import PROVISION, Labs
 from benchmarks.looks import NUMBER, PCT_S, TIMEOUT_S
 from benchmarks.measuring import Cost, Row, Way, cost, cost_row, in_turns, say
 from provisioner.providers.proxmox import ProxmoxProvider, looking
-from tests.lab.incus import LAB
 from tests.doubles.proxmox.fixture import PveHost, real_host
+from tests.lab.incus import LAB
 
 NEAR, FAR, ALONE = (
     f"no-op, {NUMBER} on Incus: up",

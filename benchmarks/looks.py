@@ -20,8 +20,8 @@ from provisioner.providers.base import LOOKS, Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider, looking
 from provisioner.values.state import Instance
-from tests.lab.incus import LAB
 from tests.doubles.proxmox.fixture import PveHost, real_host
+from tests.lab.incus import LAB
 
 NUMBER = 20
 TIMEOUT_S = 600.0

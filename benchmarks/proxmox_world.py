@@ -17,10 +17,10 @@ import yaml
 from provisioner.cli.effects import providers_of
 from provisioner.lab.opening import open_lab
 from provisioner.providers.proxmox.access import SSH_CONFIG
-from tests.lab.incus import Lab
 from tests.doubles.proxmox import Double, double
 from tests.doubles.proxmox.ssh_host import ssh_host
 from tests.doubles.proxmox.world import World
+from tests.lab.incus import Lab
 
 NAME = "bench"
 LATENCY_S = 0.01

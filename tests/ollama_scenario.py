@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from provisioner.models.tiny import ensure_tiny_model
-from tests.ollama_archive import ollama_archive, registry_with
+from tests.doubles.ollama.archive import ollama_archive, registry_with
 
 
 def make(folder: Path) -> str:

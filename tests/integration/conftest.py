@@ -12,8 +12,8 @@ import pytest
 
 if TYPE_CHECKING:  # what only some tests ask for is no input of the others
     from provisioner.providers.incus import IncusProvider
-    from tests.lab.incus import Lab
     from tests.doubles.proxmox.fixture import PveHost
+    from tests.lab.incus import Lab
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ import yaml
 
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
-from tests.lab.far import FarIncus
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
+from tests.lab.far import FarIncus
 
 __all__ = ["pve"]
 

@@ -19,9 +19,9 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
+from tests.doubles.proxmox.certificate import issue
 from tests.integration.role_box import RoleBox
 from tests.lab.incus import Lab as Incus
-from tests.doubles.proxmox.certificate import issue
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 

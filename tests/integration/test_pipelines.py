@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, last_text, serving
 from tests.pipelines_server import FETCH_S, ROLE, pipelines_serving, pipelines_started, pipelines_venv
 from tests.pipelines_source import FETCH, STANDIN
-from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, last_text, serving
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

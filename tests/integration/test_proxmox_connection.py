@@ -12,8 +12,8 @@ import pytest
 from provisioner.module_server.handing import served, stop_command
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
-from tests.integration.test_connection import Play, succeeded
 from tests.doubles.proxmox.fixture import PveHost
+from tests.integration.test_connection import Play, succeeded
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]

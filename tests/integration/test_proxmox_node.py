@@ -20,9 +20,9 @@ from provisioner.providers.proxmox import ProxmoxProvider, inside, volumes
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Device, Instance
-from tests.integration.test_attach import Terminal
 from tests.doubles.proxmox.fixture import PveHost
 from tests.doubles.proxmox.incus_containers import MAKER, IncusContainers
+from tests.integration.test_attach import Terminal
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]

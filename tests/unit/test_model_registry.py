@@ -18,8 +18,8 @@ from provisioner.models.registry.answers import read_pulled
 from provisioner.models.registry.manifests import ManifestError, read_manifest
 from provisioner.models.registry.names import ModelName, model_name
 from provisioner.models.remote_head import LIMIT, NoHeadError
+from tests.doubles.ollama.model_registry import KIND, Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
-from tests.model_registry import KIND, Registry, model_registry
 
 MODEL = model_bytes()
 PLACE = "library/small:1b"

@@ -1,4 +1,4 @@
-"""``python -m tests.doubles.proxmox up [PORT]``: a double in the foreground, for trials by hand, until it is interrupted."""
+"""``python -m tests.doubles.proxmox up [PORT]``: a double to try things by hand, until it is interrupted."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import pytest
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.state import Secret
-from tests.lab.incus import Lab
 from tests.doubles.proxmox.double import Double, double
 from tests.doubles.proxmox.incus_containers import IncusContainers
 from tests.doubles.proxmox.pct import Pct
 from tests.doubles.proxmox.ssh_host import NoServerError, SshHost, ssh_host
 from tests.doubles.proxmox.world import World
+from tests.lab.incus import Lab
 
 
 @pytest.fixture

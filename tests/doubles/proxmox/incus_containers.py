@@ -19,11 +19,11 @@ from typing import Any
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import WireError
-from tests.lab.incus import Lab
 from tests.doubles.proxmox.errors import died
 from tests.doubles.proxmox.guest import parts, volumes
 from tests.doubles.proxmox.guests import Interface, Template
 from tests.doubles.proxmox.options import DEVICE
+from tests.lab.incus import Lab
 
 MAKER = "user.pve-double.maker"
 IMAGES = {("debian", 252): "debian/12", ("debian", 257): "debian/13"}

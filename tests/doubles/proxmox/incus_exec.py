@@ -1,4 +1,4 @@
-"""``python -m tests.doubles.proxmox.incus_exec NAME WORD…``: what ``lxc-attach`` is on a node, in a container of the lab.
+"""``python -m …incus_exec NAME WORD…``: what ``lxc-attach`` is on a node, in a container of the lab.
 
 Incus' own ``incus exec`` loses what a short command writes last when the machine is busy; ``lxc-attach`` does not. The
 command's environment is told in ``PCT_ENVIRONMENT`` (JSON).

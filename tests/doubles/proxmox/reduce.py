@@ -1,4 +1,4 @@
-"""``python -m tests.doubles.proxmox.reduce DUMP > tests/doubles/proxmox/api-schema.json``: of PVE's API only what the double checks.
+"""``python -m tests.doubles.proxmox.reduce DUMP > api-schema.json``: of PVE's API only what the double checks.
 
 DUMP is what ``PVE::RESTHandler::api_dump`` gives on a live server, as ``{"paths": {path: {METHOD: ...}}}``. Names,
 types, limits, patterns, defaults, permissions and where a call is proxied to are kept. All prose (descriptions, type

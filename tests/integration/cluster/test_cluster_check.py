@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.integration.cluster.cluster_box import CONDITIONS, assert_told, check
 from tests.doubles.corosync.cluster import Cluster
 from tests.doubles.corosync.stale import Mode
+from tests.integration.cluster.cluster_box import CONDITIONS, assert_told, check
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

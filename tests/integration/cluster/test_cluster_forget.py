@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.cluster_box import Said, check, provision, said
 from tests.doubles.corosync.cluster import Cluster, GuestSpec
+from tests.integration.cluster.cluster_box import Said, check, provision, said
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.cluster_box import assert_told, check, new_version
-from tests.integration.cluster.rejoin_lab import Ended, Hand, forms
 from tests.doubles.corosync.cluster import Cluster
 from tests.doubles.corosync.stale import MODES, Mode
+from tests.integration.cluster.cluster_box import assert_told, check, new_version
+from tests.integration.cluster.rejoin_lab import Ended, Hand, forms
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.cluster_box import check, provision, said
 from tests.doubles.corosync.cluster import Cluster, GuestSpec
-from tests.lab.incus import Lab
 from tests.doubles.proxmox.ssh_host import NoServerError, ssh_host
+from tests.integration.cluster.cluster_box import check, provision, said
+from tests.lab.incus import Lab
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.corosync.cluster import Cluster
 from tests.integration.cluster.cluster_box import provision, stream_of
 from tests.integration.cluster.rejoin_lab import PROGRAM
-from tests.doubles.corosync.cluster import Cluster
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 

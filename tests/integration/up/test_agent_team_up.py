@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
 from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
-from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]

@@ -1,6 +1,6 @@
 """``ollama`` in a lab's file, up on a real host, behind its switch and a gateway; the program in its archive stands in.
 
-Upstream's archive cannot be had where this is tested (``tests/ollama_server.py``). The tests build on each other, in
+Upstream's archive cannot be had where this is tested (``tests/doubles/ollama``). The tests build on each other, in
 their order.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from provisioner.models.tiny import ensure_tiny_model
+from tests.doubles.ollama.archive import ollama_archive, registry_with
 from tests.integration.up.bridged_files import files_on_bridge
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
-from tests.ollama_archive import ollama_archive, registry_with
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 

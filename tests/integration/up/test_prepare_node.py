@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.up.quickstart_lab import Lab, Ran
 from tests.doubles.proxmox.fixture import PveHost
 from tests.doubles.proxmox.permissions import Grant
 from tests.doubles.proxmox.world import NEWER_TEMPLATE
+from tests.integration.up.quickstart_lab import Lab, Ran
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 

@@ -11,9 +11,9 @@ import yaml
 
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
+from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.plain_ansible import ansible, play
 from tests.integration.up.quickstart_lab import Lab
-from tests.doubles.proxmox.fixture import PveHost
 
 __all__ = ["ansible"]  # a fixture
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider
+from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.plain_ansible import ansible, play
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, Ran
-from tests.doubles.proxmox.fixture import PveHost
 
 __all__ = ["ansible"]  # fixture
 

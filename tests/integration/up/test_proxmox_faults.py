@@ -12,11 +12,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.integration.up.quickstart_lab import Lab, Ran
-from tests.lab.incus import Lab as Incus
 from tests.doubles.proxmox.fixture import PveHost, real_host
 from tests.doubles.proxmox.guest import Guest
 from tests.doubles.proxmox.ssh_host import NoServerError
+from tests.integration.up.quickstart_lab import Lab, Ran
+from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 

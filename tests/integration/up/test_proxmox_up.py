@@ -14,8 +14,8 @@ import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
-from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.doubles.proxmox.fixture import PveHost
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 
 pytestmark = [pytest.mark.incus]
 

@@ -20,9 +20,9 @@ from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
+from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
-from tests.doubles.proxmox.fixture import PveHost
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]

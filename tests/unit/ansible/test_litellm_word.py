@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.scenario_programs import module_at
 from tests.doubles.openai.speech import Speech, speaking
+from tests.scenario_programs import module_at
 
 PROGRAM = module_at(Path(__file__).resolve().parents[3] / "roles/litellm/programs/word.py")
 

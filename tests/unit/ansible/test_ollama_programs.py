@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,55 +17,24 @@ import yaml
 
 from provisioner import openings
 from provisioner.values import paths
-from tests import ollama_server
-from tests.gguf_bytes import model_bytes
-from tests.ollama_archive import registry_with
+from tests.doubles.ollama.archive import registry_with
+from tests.doubles.ollama.running import ollama
+from tests.gguf_bytes import gguf_bytes, model_bytes
 from tests.scenario_programs import module_at
 
 PROGRAMS = paths.roles() / "ollama/programs"
 MODELS = module_at(PROGRAMS / "models.py")
 PROVE = module_at(PROGRAMS / "prove.py")
 GGUF = model_bytes(context_length=2048)
-START_S = 30
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """A stand-in of the server, with a registry that has one model; its address."""
     registry_with(tmp_path / "registry", GGUF + b"\0", "small", "0.6b")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "HOME": str(tmp_path),
-        "OLLAMA_HOST": f"127.0.0.1:{port}",
-        "OLLAMA_MODELS": str(tmp_path / "store"),
-        "STAND_IN_REGISTRY": str(tmp_path / "registry"),
-        "STAND_IN_VRAM_SHARE": "0.5",
-    }
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, ollama_server.__file__, "serve"], env=environment, stdout=log, stderr=log
-        )
-        try:
-            wait_until_answering(port)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait()
-
-
-def wait_until_answering(port: int) -> None:
-    """Until somebody listens there."""
-    end = time.monotonic() + START_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        else:
-            return
+    settings = {"STAND_IN_REGISTRY": str(tmp_path / "registry"), "STAND_IN_VRAM_SHARE": "0.5"}
+    with ollama(tmp_path, OLLAMA_MODELS=str(tmp_path / "store"), **settings) as (_, address):
+        yield address
 
 
 def asked(server: str, folder: Path, *models: Path, pull: tuple[dict[str, str], ...] = ()) -> dict[str, Any]:
@@ -250,6 +216,16 @@ def test_the_proof_tells_how_an_answer_ended_and_where_the_model_lies(server: st
     assert none["error"].startswith("it does not know none: HTTP 404")
     (silent,) = PROVE.proofs({**question, "url": "http://127.0.0.1:1", "models": ["own"]})
     assert silent["error"].startswith("nobody answers")
+
+
+def test_a_model_of_embeddings_is_asked_for_a_vector(server: str, tmp_path: Path) -> None:
+    sizes = {"llama.context_length": 512, "llama.embedding_length": 16, "llama.pooling_type": 1}
+    finder = gguf_bytes({"general.architecture": "llama", **sizes})
+    brought(asked(server, tmp_path, gguf(tmp_path, "find.gguf", finder)))
+    question = {"url": server, "door": server, "key": "", "models": ["find"], "within_s": 30}
+    (proof,) = PROVE.proofs(question)
+    assert (proof["kind"], proof["status"], proof["ended"]) == ("embedding", 200, "stop")
+    assert proof["said"] == "a vector of 16 numbers"
 
 
 def test_where_a_model_lies_is_seen_of_one_that_is_let_go_at_once(

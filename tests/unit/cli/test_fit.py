@@ -17,8 +17,8 @@ from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof, ProofStep
 from provisioner.workflow import proving
+from tests.doubles.ollama.model_registry import Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes
-from tests.model_registry import Registry, model_registry
 from tests.unit.cli.conftest import World
 from tests.unit.loads.models import QWEN
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.file_server import FileServer, Page, Seen, serving
 from tests.doubles.proxmox.certificate import issue
+from tests.file_server import FileServer, Page, Seen, serving
 
 KIND = "application/vnd.ollama.image."
 MISSING = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()

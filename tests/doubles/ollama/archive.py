@@ -1,4 +1,4 @@
-"""Ollama's archive with the stand-in for its server, and models in the layout of its registry."""
+"""Ollama's archive with the double in the place of its program, and models in the layout of its registry."""
 
 from __future__ import annotations
 
@@ -7,29 +7,49 @@ import io
 import struct
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
-from tests import ollama_server
-from tests.ollama_server import CONFIG_KIND, KIND, MANIFEST_KIND, Gguf, human_number, json_line
+from tests.doubles.ollama.server.gguf import Gguf
+from tests.doubles.ollama.server.golang import json_line
+from tests.doubles.ollama.server.making import config_of
+from tests.doubles.ollama.server.settings import VERSION
+from tests.doubles.ollama.server.store import CONFIG_KIND, KIND, MANIFEST_KIND
 
-_PROGRAM = Path(ollama_server.__file__)
+ROOT = Path(__file__).resolve().parents[3]
+_SERVER = "tests/doubles/ollama/server"
 _BLOCK = 128 << 10
 _NOTE = b"Libraries of Ollama's engines; the stand-in needs none.\n"
 
 
-def ollama_archive(folder: Path, version: str = ollama_server.VERSION) -> Path:
+def ollama_archive(folder: Path, version: str = VERSION) -> Path:
     """Write ``ollama-linux-amd64.tar.zst``, the same bytes each time, whose program says this version."""
-    program = _PROGRAM.read_text(encoding="utf-8")
-    own = f'VERSION = "{ollama_server.VERSION}"\n'
-    assert program.count(own) == 1
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        _add(archive, "bin/ollama", program.replace(own, f'VERSION = "{version}"\n').encode(), 0o755)
+        _add(archive, "bin/ollama", _program(version), 0o755)
         _add(archive, "lib/ollama/README", _NOTE, 0o644)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "ollama-linux-amd64.tar.zst"
     written.write_bytes(_zstd_frame(content.getvalue()))
     return written
+
+
+def _program(version: str) -> bytes:
+    """The package as one executable file: a shebang, and a zip that Python runs."""
+    modules = sorted(ROOT.glob(f"{_SERVER}/*.py"))
+    files = {module.relative_to(ROOT).as_posix(): module.read_text(encoding="utf-8") for module in modules}
+    files |= {f"{package}/__init__.py": "" for package in ("tests", "tests/doubles", "tests/doubles/ollama")}
+    files["__main__.py"] = files[f"{_SERVER}/__main__.py"]
+    settings = f"{_SERVER}/settings.py"
+    own = f'VERSION = "{VERSION}"\n'
+    assert files[settings].count(own) == 1
+    files[settings] = files[settings].replace(own, f'VERSION = "{version}"\n')
+    program = io.BytesIO(b"#!/usr/bin/env python3\n")
+    program.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(program, "a") as archive:
+        for name, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return program.getvalue()
 
 
 def _zstd_frame(content: bytes) -> bytes:
@@ -53,7 +73,10 @@ def registry_with(folder: Path, gguf: bytes, name: str, tag: str) -> str:
     place = folder / "v2" / "library" / name
     for below in ("manifests", "blobs"):
         (place / below).mkdir(parents=True, exist_ok=True)
-    config = json_line(_config(gguf) | {"architecture": "amd64", "os": "linux"})
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(gguf)
+        file.flush()
+        config = json_line(config_of(Gguf(Path(file.name))) | {"architecture": "amd64", "os": "linux"})
     stated = {
         "schemaVersion": 2,
         "mediaType": MANIFEST_KIND,
@@ -63,20 +86,6 @@ def registry_with(folder: Path, gguf: bytes, name: str, tag: str) -> str:
     manifest = json_line(stated)
     (place / "manifests" / tag).write_bytes(manifest)
     return hashlib.sha256(manifest).hexdigest()
-
-
-def _config(gguf: bytes) -> dict[str, object]:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(gguf)
-        file.flush()
-        head = Gguf(Path(file.name))
-    return {
-        "model_format": "gguf",
-        "model_family": head.architecture,
-        "model_families": [head.architecture],
-        "model_type": human_number(head.parameters),
-        "file_type": head.file_type,
-    }
 
 
 def _blob(place: Path, content: bytes, kind: str) -> dict[str, object]:
