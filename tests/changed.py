@@ -77,8 +77,10 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (r"(?P<name>tests/integration/(\w+/)?test_\w+\.py)$", ("{name}",)),
     (r"tests/integration/(?P<name>up|cluster)/", ("tests/integration/{name}/*",)),
-    (r"tests/(lab/corosync|doubles/corosync)/", ("*cluster/*",)),
-    (r"tests/(lab/pve|doubles/proxmox)/", ("*proxmox*",)),
+    (r"tests/doubles/corosync/", ("*cluster/*",)),
+    (r"tests/doubles/proxmox/", ("*proxmox*",)),
+    (r"tests/doubles/ollama/", ("*ollama*",)),
+    (r"tests/doubles/openai/", ("*team*", "*pipelines*", "*_bench*")),
     (r"tests/molecule/", ("molecule/base", "molecule/switch*")),
     (r"tests/(?!unit/|lint/|cases/|data/|fuzz/|last_full)|pyproject\.toml|\.config/molecule/", REPRESENTATIVES),
 )
