@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from tests.doubles.proxmox.access import Access
@@ -56,6 +57,16 @@ class Faults:
     def slow_tasks(self, kind: str, seconds: float) -> None:
         """Let tasks of a kind (``vzcreate`` ...) wait before they do anything."""
         self._tasks.slow[kind] = seconds
+
+    @contextmanager
+    def hold_tasks(self, kind: str) -> Iterator[None]:
+        """Let tasks of a kind wait before they do anything, until the end of the block."""
+        over = self._tasks.held[kind] = threading.Event()
+        try:
+            yield
+        finally:
+            del self._tasks.held[kind]
+            over.set()
 
     def hold_lock(self, vmid: int) -> AbstractContextManager[None]:
         """Hold the lock of a guest's configuration, as a task does that hangs."""

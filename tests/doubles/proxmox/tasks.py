@@ -16,6 +16,7 @@ UPID = re.compile(
     r":([^:\s/]+):([^:\s/]*):([^:\s/]+):"
 )
 SUCCESS = re.compile(r"OK|WARNINGS: \d+")
+HELD_S = 120
 
 
 @dataclass
@@ -87,6 +88,7 @@ class Tasks:
     def __init__(self) -> None:
         self.all: dict[str, Task] = {}
         self.slow: dict[str, float] = {}
+        self.held: dict[str, threading.Event] = {}
         self.duration_s = 0.0
         self._pids = itertools.count(0x1000)
         self._threads: list[threading.Thread] = []
@@ -94,8 +96,11 @@ class Tasks:
     def begin(self, node: str, kind: str, ident: str, user: str, work: Callable[[Task], None]) -> str:
         """Start a task and give its UPID."""
         task = Task(node, next(self._pids), kind, ident, user)
+        over = self.held.get(kind)
 
         def at_its_pace(task: Task) -> None:
+            if over:
+                over.wait(HELD_S)
             task.pause(self.slow.get(kind, self.duration_s))
             work(task)
 

@@ -151,13 +151,13 @@ def test_a_task_of_a_token(pve: Double) -> None:
 
 def test_a_task_while_it_runs_and_after(pve: Double, api: Any) -> None:
     """Facts: status running or stopped; the log has a total and ends in ``TASK OK``."""
-    pve.world.faults.slow_tasks("vzcreate", 0.2)
-    upid = api.nodes("pve1").lxc.post(vmid=105, **NEW)
-    status = api.nodes("pve1").tasks(upid).status.get()
-    assert status["status"] == "running"
-    assert "exitstatus" not in status
-    assert api.nodes("pve1").tasks.get() == []
-    assert api.nodes("pve1").tasks.get(source="active")[0]["upid"] == upid
+    with pve.world.faults.hold_tasks("vzcreate"):
+        upid = api.nodes("pve1").lxc.post(vmid=105, **NEW)
+        status = api.nodes("pve1").tasks(upid).status.get()
+        assert status["status"] == "running"
+        assert "exitstatus" not in status
+        assert api.nodes("pve1").tasks.get() == []
+        assert api.nodes("pve1").tasks.get(source="active")[0]["upid"] == upid
     assert Tasks.blocking_status(api, upid, timeout=5, polling_interval=0.02)["exitstatus"] == "OK"
     reply = root(pve).ask("GET", f"/nodes/pve1/tasks/{upid}/log", start=1)
     assert (reply.json["total"], reply.json["data"]) == (2, [{"n": 2, "t": "TASK OK"}])

@@ -67,13 +67,13 @@ def test_the_log_of_a_corrupt_template_has_what_tar_said(pve: Double, api: Any) 
 
 def test_the_number_is_taken_while_a_failing_create_runs(pve: Double, api: Any) -> None:
     """Facts: the stub is removed at the end, but while the task runs the VMID is taken."""
-    pve.world.faults.slow_tasks("vzcreate", 0.3)
-    upid = api.nodes("pve1").lxc.post(vmid=122, ostemplate="local:vztmpl/nosuch.tar.zst", storage="local-lvm")
-    text = "CT 122 already exists on node 'pve1'"
-    assert root(pve).ask("POST", LXC, vmid=122, **NEW).line == f"500 {text}"
-    assert root(pve).ask("POST", "/nodes/pve2/lxc", vmid=122, **NEW).line == f"500 {text}"
-    assert root(pve).ask("GET", "/cluster/nextid", vmid=122).json["errors"] == {"vmid": "VM 122 already exists"}
-    assert api.nodes("pve1").lxc(122).config.get()["lock"] == "create"
+    with pve.world.faults.hold_tasks("vzcreate"):
+        upid = api.nodes("pve1").lxc.post(vmid=122, ostemplate="local:vztmpl/nosuch.tar.zst", storage="local-lvm")
+        text = "CT 122 already exists on node 'pve1'"
+        assert root(pve).ask("POST", LXC, vmid=122, **NEW).line == f"500 {text}"
+        assert root(pve).ask("POST", "/nodes/pve2/lxc", vmid=122, **NEW).line == f"500 {text}"
+        assert root(pve).ask("GET", "/cluster/nextid", vmid=122).json["errors"] == {"vmid": "VM 122 already exists"}
+        assert api.nodes("pve1").lxc(122).config.get()["lock"] == "create"
     assert ended(api, upid).startswith("unable to create CT 122")
     assert root(pve).ask("GET", "/cluster/nextid", vmid=122).json == {"data": "122"}
     assert ended(api, api.nodes("pve1").lxc.post(vmid=122, **NEW)) == "OK"

@@ -164,11 +164,11 @@ def test_a_running_container_is_copied_from_a_snapshot(pve: Double, api: Any) ->
 
 
 def test_both_are_locked_while_one_is_copied(pve: Double, api: Any) -> None:
-    pve.world.faults.slow_tasks("vzclone", 0.3)
-    upid = api.nodes("pve1").lxc(105).clone.post(newid=106)
-    assert root(pve).ask("PUT", f"{LXC}/config", memory=300).line == "500 CT is locked (disk)"
-    assert root(pve).ask("DELETE", "/nodes/pve1/lxc/106").line == "500 CT is locked (create)"
-    assert root(pve).ask("POST", f"{LXC}/clone", newid=107).line == "500 CT is locked (disk)"
+    with pve.world.faults.hold_tasks("vzclone"):
+        upid = api.nodes("pve1").lxc(105).clone.post(newid=106)
+        assert root(pve).ask("PUT", f"{LXC}/config", memory=300).line == "500 CT is locked (disk)"
+        assert root(pve).ask("DELETE", "/nodes/pve1/lxc/106").line == "500 CT is locked (create)"
+        assert root(pve).ask("POST", f"{LXC}/clone", newid=107).line == "500 CT is locked (disk)"
     assert ended(api, upid) == "OK"
 
 
