@@ -83,7 +83,9 @@ OF_THE_PACKAGE = re.compile(r"^\s*(?:from|import) provisioner\b.*", re.MULTILINE
 
 def files() -> Iterator[tuple[PurePosixPath, PurePosixPath]]:
     """Each file of the collection: its path in this tree, and that in the collection. Only what belongs to the tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     for path in map(PurePosixPath, sorted(filter(None, listed.split("\0")))):
         place = place_of(path)
         if place is not None:
@@ -171,7 +173,9 @@ def build(output: Path) -> None:
         tree = Path(folder, "ansible_collections", *FULL_NAME.split("."))
         write(tree)
         program = Path(sys.executable).parent / "ansible-galaxy"
-        subprocess.run([program, "collection", "build", tree, "--output-path", output, "--force"], check=True)
+        subprocess.run(
+            [program, "collection", "build", tree, "--output-path", output, "--force"], check=True, timeout=600
+        )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ TIMEOUT_S = 900
 def copy_of_the_tree(folder: Path) -> None:
     """Copy the files that git knows into ``folder``; links stay links."""
     command = ("git", "-c", "safe.directory=*", "ls-files", "-z")
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
     for name in filter(None, listed.split("\0")):
         source, target = ROOT / name, folder / name
         if source.is_symlink() or source.exists():  # else it was deleted, and git is not told yet

@@ -54,7 +54,7 @@ def _theirs() -> float:
     launched = [subprocess.Popen(["incus", "-q", "launch", IMAGE, name]) for name in names]
     codes = [one.wait() for one in launched]
     taken = monotonic() - started
-    subprocess.run(["incus", "-q", "delete", "--force", *names], check=True)
+    subprocess.run(["incus", "-q", "delete", "--force", *names], check=True, timeout=300)
     if any(codes):
         raise RuntimeError(f"incus launch ended with {codes}")
     return taken

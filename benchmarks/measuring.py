@@ -86,6 +86,7 @@ def cost(command: Sequence[str], environment: Mapping[str, str], folder: Path = 
         capture_output=True,
         text=True,
         check=False,
+        timeout=3600,
     )
     wall_s, after = monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode:

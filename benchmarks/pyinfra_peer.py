@@ -40,7 +40,7 @@ class Pyinfra:
         key = self.lab.folder / "ssh_key"
         if not key.exists():
             say(f"installing sshd in the containers of {self.lab.name}")
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=60)
             with ThreadPoolExecutor(PARALLEL_INSTALLS) as pool:
                 list(pool.map(self._serve_ssh, self.lab.containers))
         self._write_inventory(key)

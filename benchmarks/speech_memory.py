@@ -29,7 +29,7 @@ def rows(_labs: Labs, _rounds: int) -> list[Row]:
         python = _installed(Path(folder), sorted(mirror.glob("*.whl")))
         say("speech: counting tensors")
         command = [str(python), "-W", "ignore", str(PROGRAM), str(mirror), str(SYMBOLS), *map(str, FRAMES_A_SYMBOL)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=1800)
     return rows_of(map(json.loads, done.stdout.splitlines()))
 
 
@@ -38,7 +38,7 @@ def _installed(folder: Path, wheels: Iterable[Path]) -> Path:
     venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin/python"
     options = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", "--no-index"]
-    subprocess.run([str(python), *options, *map(str, wheels)], check=True, stdout=sys.stderr)
+    subprocess.run([str(python), *options, *map(str, wheels)], check=True, stdout=sys.stderr, timeout=1800)
     return python
 
 

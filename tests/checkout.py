@@ -10,7 +10,7 @@ def git(root: Path, *arguments: str) -> str:
     """What git prints; ``CalledProcessError`` when it fails."""
     # CI often clones as one user and tests as root, which git refuses unless told that it is meant.
     command = ("git", "-c", "safe.directory=*", "-C", str(root), *arguments)
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def tracked_files(root: Path, *below: str) -> list[str]:

@@ -71,6 +71,7 @@ class DesktopLab(Lab):
             capture_output=True,
             text=True,
             check=False,
+            timeout=300,
         )
         assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout

@@ -129,7 +129,9 @@ def said_in_session(user: str, command: str) -> str:
     """What a shell command says that is run as the user, with what the session's programs have in their environment."""
     leader = sessions.Process(prove.own(user).leader)
     run = ["/usr/sbin/runuser", "-u", user, "--", "sh", "-c", command]
-    return subprocess.run(run, env=dict(leader.environment), capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        run, env=dict(leader.environment), capture_output=True, text=True, check=True, timeout=60
+    ).stdout
 
 
 if __name__ == "__main__":

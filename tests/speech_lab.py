@@ -78,7 +78,7 @@ class SpeechLab:
     def inside(self, command: str) -> str:
         """What a shell command says where it speaks."""
         run = ["incus", "exec", self.voice, "--", "sh", "-c", command]
-        return subprocess.run(run, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(run, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def speech_lab(folder: Path, name: str, *, gateway: bool = False) -> Iterator[Sp
         try:
             lab.well("up", "--yes")
             push = ["incus", "file", "push", "--quiet", "--recursive", "--create-dirs", str(made / "standin.git")]
-            subprocess.run([*push, f"{lab.voice}{PLACE}/"], check=True)
+            subprocess.run([*push, f"{lab.voice}{PLACE}/"], check=True, timeout=120)
             lab.write({"kokoro": lab.kokoro}, gateway=gateway)
             yield lab
         finally:

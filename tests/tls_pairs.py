@@ -37,4 +37,4 @@ def expired_pair(folder: Path) -> tuple[str, str]:
 
 
 def _openssl(*words: str) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)

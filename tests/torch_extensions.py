@@ -98,7 +98,7 @@ def extensions(site: Path) -> dict[str, bytes]:
         for name, extension in EXTENSIONS.items():
             _build(compiler, name, extension, site, folder)
 
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     folder = _made("extensions", (str(site), version, SOURCE, STUB, repr(EXTENSIONS)), build)
     return {name: (folder / f"{name}.so").read_bytes() for name in EXTENSIONS}
 

@@ -68,6 +68,7 @@ def prove(venv: Venv, packages: Mapping[str, str], ours: Mapping[str, str] | Non
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.stdout, done.stderr
     return json.loads(done.stdout)

@@ -48,7 +48,9 @@ def main(folder: Path) -> int:
         lab = folder / "lab.yml"
         containers = {"molecule-kokoro": {"image": "debian/12", "services": {"kokoro": options}}}
         lab.write_text(yaml.safe_dump({"name": "molecule", "containers": containers}), encoding="utf-8")
-        return subprocess.run([sys.executable, "-m", "provisioner.cli.artifacts", str(lab)], check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "provisioner.cli.artifacts", str(lab)], check=False, timeout=3600
+        ).returncode
 
 
 @contextmanager
@@ -105,7 +107,7 @@ def fill(made: Path, temporary: Path) -> None:
 
 def run(*command: str) -> None:
     """Run it, its words for those who look on; what it prints does not mix with the answer."""
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    subprocess.run(command, check=True, stdout=sys.stderr, timeout=1800)
 
 
 def spacy_wheel(folder: Path) -> None:
@@ -131,7 +133,9 @@ def digest(content: bytes) -> str:
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Where containers reach the folder: on the host's end of their bridge."""
-    shown = subprocess.run(["incus", "network", "list", "--format=json"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["incus", "network", "list", "--format=json"], capture_output=True, text=True, check=True, timeout=120
+    )
     bridge = next(one for one in json.loads(shown.stdout) if one["managed"] and one["type"] == "bridge")
     address = bridge["config"]["ipv4.address"].partition("/")[0]
     server = ThreadingHTTPServer((address, PORT), functools.partial(Quiet, directory=str(folder)))

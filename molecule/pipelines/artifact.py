@@ -42,13 +42,17 @@ def main(folder: Path) -> int:
         containers = {"molecule-pipelines": {"image": "debian/12", "services": {"pipelines": options}}}
         lab = folder / "lab.yml"
         lab.write_text(yaml.safe_dump({"name": "molecule", "containers": containers}), encoding="utf-8")
-        return subprocess.run([sys.executable, "-m", "provisioner.cli.artifacts", str(lab)], check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "provisioner.cli.artifacts", str(lab)], check=False, timeout=3600
+        ).returncode
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Where containers reach the folder: on the host's end of their bridge."""
-    shown = subprocess.run(["incus", "network", "list", "--format=json"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["incus", "network", "list", "--format=json"], capture_output=True, text=True, check=True, timeout=120
+    )
     bridge = next(one for one in json.loads(shown.stdout) if one["managed"] and one["type"] == "bridge")
     address = bridge["config"]["ipv4.address"].partition("/")[0]
     server = ThreadingHTTPServer((address, PORT), functools.partial(Quiet, directory=str(folder)))

@@ -35,7 +35,9 @@ def first_part_s(port: int) -> float:
 
 def computed_s() -> float:
     """The CPU seconds of all processes of the switch."""
-    pids = subprocess.run(["pgrep", "-x", "haproxy"], capture_output=True, text=True, check=True).stdout.split()
+    pids = subprocess.run(
+        ["pgrep", "-x", "haproxy"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()

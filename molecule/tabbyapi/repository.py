@@ -38,7 +38,9 @@ def main(files: Path, folder: Path) -> None:
 
 def git(folder: Path, *arguments: str) -> str:
     """What git says in that folder."""
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
 
 
 if __name__ == "__main__":

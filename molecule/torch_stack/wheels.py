@@ -53,7 +53,7 @@ def compiled(source: str, soname: str, *libraries: str) -> bytes:
             soname,
             "one.c",
         ]
-        subprocess.run([*command, "-L.", *links], cwd=place, check=True)
+        subprocess.run([*command, "-L.", *links], cwd=place, check=True, timeout=300)
         return (place / soname).read_bytes()
 
 

@@ -22,10 +22,14 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder, with_pip=False)
     python = folder / "bin/python"
     find = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    target = Path(subprocess.run([python, "-c", find], capture_output=True, text=True, check=True).stdout.strip())
+    target = Path(
+        subprocess.run([python, "-c", find], capture_output=True, text=True, check=True, timeout=120).stdout.strip()
+    )
     # A plain path: .pth files that lie in it, such as that of the editable package, are not read.
     (target / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    missing = subprocess.run([python, "-I", "-c", "import provisioner"], capture_output=True, text=True, check=False)
+    missing = subprocess.run(
+        [python, "-I", "-c", "import provisioner"], capture_output=True, text=True, check=False, timeout=120
+    )
     assert "No module named 'provisioner'" in missing.stderr
     return python
 

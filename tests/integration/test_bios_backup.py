@@ -102,7 +102,7 @@ def host(incus_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
     """A container with Debian's flashrom, behind a program of the same name that a test may replace."""
     folder = tmp_path_factory.mktemp("bios")
     key = folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True, timeout=60)
     provider = IncusProvider("box")
     one = Instance(f"t{secrets.token_hex(4)}-bios", "box", "bios", "debian/12")
     provider.create(one)

@@ -59,6 +59,7 @@ class Play:
             capture_output=True,
             text=True,
             check=False,
+            timeout=300,
         )
 
 
@@ -213,6 +214,7 @@ def copies(provider: IncusProvider, container: str, source: str, target: str) ->
         capture_output=True,
         text=True,
         check=True,
+        timeout=300,
     )
     said: list[Any] = json.loads(done.stdout)
     return said

@@ -31,7 +31,7 @@ def boxed(provider: IncusProvider, folder: Path, settings: Mapping[str, str]) ->
     provider.create(one)
     try:
         for key, value in settings.items():
-            subprocess.run(["incus", "config", "set", name, f"{key}={value}"], check=True)
+            subprocess.run(["incus", "config", "set", name, f"{key}={value}"], check=True, timeout=120)
         provider.start(one)
         provider.wait_until_ready(one)
         yield RoleBox(provider, name, folder)

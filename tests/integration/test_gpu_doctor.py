@@ -39,7 +39,9 @@ def test_device_files_arrive_and_who_may_use_them_is_what_the_kernel_says(
     name = f"gpu-{mode}-{gid}-{may}"
     path = f"/dev/nvidia{['0666', '0660'].index(mode)}{gid}{int(may)}"
     options = (f"path={path}", "major=195", "minor=0", f"mode={mode}", f"gid={gid}")
-    subprocess.run(["incus", "config", "device", "add", container, name, "unix-char", *options], check=True)
+    subprocess.run(
+        ["incus", "config", "device", "add", container, name, "unix-char", *options], check=True, timeout=120
+    )
     provider.execute(container, ["usermod", "--groups", ",".join(groups), USER])
 
     found = look(provider, container)
@@ -80,6 +82,7 @@ def test_the_role_of_hosts_refuses_a_machine_without_a_card(provider: IncusProvi
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 2, done.stdout
     assert "it has none of NVIDIA, AMD or Intel" in done.stdout

@@ -90,7 +90,9 @@ class Box(RoleBox):
 
 def incus(*arguments: str, check: bool = True) -> None:
     """Ask the lab's Incus."""
-    done = subprocess.run(["incus", *arguments], env=os.environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["incus", *arguments], env=os.environ, capture_output=True, text=True, check=False, timeout=300
+    )
     assert not check or done.returncode == 0, done.stderr
 
 

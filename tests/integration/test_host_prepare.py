@@ -53,7 +53,7 @@ def container(incus_lab: Lab) -> Iterator[str]:
     assert incus_lab
     name = f"t{secrets.token_hex(4)}"
     yield name
-    subprocess.run(["incus", "delete", "--force", name], capture_output=True, check=False)
+    subprocess.run(["incus", "delete", "--force", name], capture_output=True, check=False, timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.state import Device, Instance
 from tests.lab.incus import LAB, hold_to_limits
 
+TIMEOUT_S = 300
 pytestmark = pytest.mark.incus
 
 NOBODY = 65534
@@ -30,7 +31,9 @@ PATIENCE_S = 20.0
 
 def incus(*arguments: str, check: bool = True) -> str:
     """The output of Incus' own command."""
-    done = subprocess.run(("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
     assert not check or done.returncode == 0, done.stderr
     return done.stdout
 
@@ -83,7 +86,9 @@ def test_containers_are_unprivileged_and_limited(provider: IncusProvider, runnin
 def test_an_image_built_here_has_the_security_updates_of_the_machine(
     provider: IncusProvider, running: Instance
 ) -> None:
-    fetched = subprocess.run(["apt-get", "update", "--print-uris"], capture_output=True, text=True, check=True).stdout
+    fetched = subprocess.run(
+        ["apt-get", "update", "--print-uris"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     theirs = set(re.findall(r"'(\S+)/dists/\w+-security/InRelease'", fetched))
     sources = provider.execute(running.name, ["sh", "-c", "cat /etc/apt/sources.list.d/*"]).stdout.decode()
     assert set(re.findall(r"deb (\S+) bookworm-security main", sources)) == theirs
@@ -153,7 +158,7 @@ provider.execute({running.name!r}, ["rm", "/root/sparse"])
 kibibytes = re.search("VmHWM: *(.*) kB", Path("/proc/self/status").read_text().expandtabs())[1]
 print(kibibytes, "pylxd" in sys.modules)
 """
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
     kibibytes, has_pylxd = done.stdout.split()
     assert int(kibibytes) < 60 * 1024
     assert has_pylxd == "False", "commands and files must not cost the import of pylxd"
@@ -393,7 +398,9 @@ try:
 except UnavailableError as error:
     print(error)
 """
-    return subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        (sys.executable, "-c", code), capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -29,7 +29,9 @@ MIB, GIB = 2**20, 2**30
 
 def incus(*arguments: str) -> str:
     """The output of Incus' own command."""
-    done = subprocess.run(("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -167,7 +169,7 @@ def test_a_disk_that_is_smaller_than_what_is_in_it_is_refused_and_the_container_
     """Told so by btrfs itself it could neither write nor be given its old size again, not even after a deletion."""
     # After deletions btrfs now and then says of its quotas that they are "inconsistent", and then keeps none of them.
     pool = Path(box.provider.endpoint.address).parent / "storage-pools" / box.provider._pool
-    subprocess.run(("btrfs", "quota", "rescan", "-w", str(pool)), check=True, capture_output=True)
+    subprocess.run(("btrfs", "quota", "rescan", "-w", str(pool)), check=True, capture_output=True, timeout=300)
     one = box.start(disk=2 * GIB)
     box.sh("head -c 600000000 /dev/urandom > /root/large; sync")
     if not runs:

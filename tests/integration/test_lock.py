@@ -17,6 +17,7 @@ from provisioner.lock import held
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.errors import LockedError, PreflightError
 
+TIMEOUT_S = 120
 pytestmark = [pytest.mark.incus, pytest.mark.guarantee("locks")]
 
 CONTENDERS = 16
@@ -198,19 +199,28 @@ def test_the_heartbeat_moves_and_says_who_it_is_to_people(box: IncusProvider, la
             beats.add(box.read_locks(name)[name]["heartbeat"])
             time.sleep(0.05)
         assert len(beats) >= 3
-        shown = subprocess.run(("incus", "profile", "show", name), capture_output=True, text=True, check=True).stdout
+        shown = subprocess.run(
+            ("incus", "profile", "show", name), capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+        ).stdout
         assert "Run lock of provision" in shown
         assert f"pid {os.getpid()}" in shown
 
 
 def test_a_profile_that_people_made_is_named_and_left(box: IncusProvider, lab: str) -> None:
     name = f"provisioner-lock-{lab}-1"
-    subprocess.run(("incus", "profile", "create", name, "--description", "ours"), capture_output=True, check=True)
+    subprocess.run(
+        ("incus", "profile", "create", name, "--description", "ours"),
+        capture_output=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
     with (
         pytest.raises(PreflightError, match=f"profile {name} is no run lock") as caught,
         held({"box": box}, lab, "up", say=print),
     ):
         pytest.fail("a profile of people was taken for a lock")
-    shown = subprocess.run(("incus", "profile", "show", name), capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ("incus", "profile", "show", name), capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     assert "description: ours" in shown
     assert f"incus profile delete {name}" in caught.value.resolution

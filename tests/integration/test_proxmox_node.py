@@ -25,6 +25,7 @@ from tests.doubles.proxmox.incus_containers import MAKER, IncusContainers
 from tests.integration.test_attach import Terminal
 from tests.waiting import wait_until
 
+TIMEOUT_S = 120
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 
 PATIENCE_S = 30.0
@@ -437,7 +438,7 @@ def test_a_file_from_elsewhere_is_no_volume(shell: Shell, volume: str, tmp_path:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ProviderError, match=f"Unable to import volume {volume}"):
             volumes.restore(shell, volume, "digest", tmp_path / name)
-    subprocess.run(["tar", "-czf", str(tmp_path / "incus"), "-C", "/etc", "hostname"], check=True)
+    subprocess.run(["tar", "-czf", str(tmp_path / "incus"), "-C", "/etc", "hostname"], check=True, timeout=TIMEOUT_S)
     with pytest.raises(ProviderError, match="Unable to import volume"):
         volumes.restore(shell, volume, "digest", tmp_path / "incus")
     assert volume not in volumes.ready(shell)
@@ -470,7 +471,7 @@ def test_the_node_ends_with_the_process_that_started_it() -> None:
     with tempfile.TemporaryDirectory(prefix="t") as left:
         call = (sys.executable, "-c", program)
         environment = {**os.environ, "TMPDIR": left}
-        done = subprocess.run(call, cwd=root, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(call, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == -signal.SIGKILL, done.stderr
 
         def is_gone() -> bool:
@@ -499,13 +500,13 @@ def test_a_frozen_container_is_named_with_what_resumes_it(
 ) -> None:
     """The API calls it running; only the node's lxc-info tells."""
     name = pve_host.containers.name(vmid)
-    subprocess.run(("incus", "pause", name), check=True)
+    subprocess.run(("incus", "pause", name), check=True, timeout=TIMEOUT_S)
     try:
         looked = provider.look(["true"], {container.name: b""}, timeout_s=1)
         with pytest.raises(ProviderError, match="Unable to run true") as caught:
             provider.execute(container.name, ["true"], timeout_s=1)
     finally:
-        subprocess.run(("incus", "start", name), check=True)
+        subprocess.run(("incus", "start", name), check=True, timeout=TIMEOUT_S)
     advice = f"CT {vmid} is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n {vmid}"
     assert advice in caught.value.details
     assert advice in looked.failures[container.name].details

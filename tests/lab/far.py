@@ -45,6 +45,7 @@ class FarIncus:
             capture_output=True,
             text=True,
             check=False,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+TIMEOUT_S = 60
 INCUSD = "/usr/libexec/incus/incusd"
 LXCFS = "/usr/bin/lxcfs"
 LXCFS_MOUNT = Path("/var/lib/lxcfs")
@@ -73,22 +74,22 @@ def remove_cgroups(state: Path) -> None:
 def unmount(state: Path) -> None:
     """Unmount everything below the folder, deepest first, and detach its loop devices."""
     for point in sorted(_mounts(state), reverse=True):
-        subprocess.run(["umount", "--lazy", point], check=True)
+        subprocess.run(["umount", "--lazy", point], check=True, timeout=TIMEOUT_S)
     for device in _loops(state):
         # one whose last user goes with the unmount detaches itself meanwhile
-        subprocess.run(["losetup", "--detach", device], capture_output=True, check=False)
+        subprocess.run(["losetup", "--detach", device], capture_output=True, check=False, timeout=TIMEOUT_S)
     _wait_until(lambda: not list(_loops(state)), 30)
 
 
 def remove_network(bridge: str) -> None:
     """Remove the bridge and its chains of the table that all Incus daemons of a machine share; the table when empty."""
     if Path("/sys/class/net", bridge).exists():
-        subprocess.run(["ip", "link", "delete", bridge], check=True)
+        subprocess.run(["ip", "link", "delete", bridge], check=True, timeout=TIMEOUT_S)
     chains = _chains()
     for chain in (chain for chain in chains if chain.endswith(f".{bridge}")):
-        subprocess.run(["nft", "delete", "chain", *TABLE, chain], check=True)
+        subprocess.run(["nft", "delete", "chain", *TABLE, chain], check=True, timeout=TIMEOUT_S)
     if chains and not _chains():
-        subprocess.run(["nft", "delete", "table", *TABLE], check=True)
+        subprocess.run(["nft", "delete", "table", *TABLE], check=True, timeout=TIMEOUT_S)
 
 
 def remove_folder(state: Path) -> None:
@@ -116,7 +117,7 @@ def stop_lxcfs(run: Path) -> None:
     os.kill(pid, signal.SIGTERM)
     _wait_until(lambda: _program(pid) != LXCFS, 10)
     if os.path.ismount(LXCFS_MOUNT):
-        subprocess.run(["umount", "--lazy", str(LXCFS_MOUNT)], check=True)
+        subprocess.run(["umount", "--lazy", str(LXCFS_MOUNT)], check=True, timeout=TIMEOUT_S)
     file.unlink()
 
 
@@ -201,7 +202,9 @@ def _loops(state: Path) -> Iterator[str]:
 def _chains() -> list[str]:
     if shutil.which("nft") is None:
         return []
-    done = subprocess.run(["nft", "--json", "list", "chains"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["nft", "--json", "list", "chains"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    )
     chains = (entry["chain"] for entry in json.loads(done.stdout)["nftables"] if "chain" in entry)
     return [chain["name"] for chain in chains if (chain["family"], chain["table"]) == TABLE]
 

@@ -186,14 +186,14 @@ def test_memory_is_that_of_the_whole_tree_of_processes() -> None:
 def test_what_is_sent_is_counted() -> None:
     root = Path(__file__).resolve().parents[2]
     program = [sys.executable, "-m", "benchmarks.sent", "--version"]
-    told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True, timeout=60).stdout
     assert told.splitlines()[-1] == "0"
 
 
 def test_every_part_of_a_noop_is_a_function_that_there_is() -> None:
     root = Path(__file__).resolve().parents[2]
     program = [sys.executable, "-m", "benchmarks.spans", "--version"]
-    told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True, timeout=60).stdout
     assert list(json.loads(told.splitlines()[-1])) == [WHOLE]
 
 

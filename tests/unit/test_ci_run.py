@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+TIMEOUT_S = 120
 ROOT = Path(__file__).resolve().parents[2]
 ALWAYS = "def test_{n}():\n    assert False\n"
 ONCE = """
@@ -37,7 +38,9 @@ def run(folder: Path, tests: str, *, recipe: str = "@.venv/bin/pytest") -> subpr
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "test_some.py").write_text(tests, encoding="utf-8")
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
-    return subprocess.run(["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
 
 
 def test_what_fails_once_is_tried_with_its_file_and_named(tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ LEAVES = "def test_leaves():\n    open('left.cfg', 'w')\n"
 
 @pytest.mark.parametrize("tests", [LEAVES, LEAVES + ONCE])
 def test_a_file_that_a_test_leaves_in_the_checkout_is_named_and_fails_the_run(tmp_path: Path, tests: str) -> None:
-    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=TIMEOUT_S)
     (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\nmet\n", encoding="utf-8")
     done = run(tmp_path, tests)
     assert done.returncode != 0
@@ -83,7 +86,7 @@ def test_a_file_that_a_test_leaves_in_the_checkout_is_named_and_fails_the_run(tm
 
 
 def test_what_was_in_the_checkout_before_is_no_fault_of_the_tests(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=TIMEOUT_S)
     (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\npassed\n", encoding="utf-8")
     (tmp_path / "mine.cfg").touch()
     assert run(tmp_path, PASSES).returncode == 0

@@ -35,7 +35,9 @@ def run(command: tuple[str, ...], folder: Path) -> str:
     environment = os.environ | ansible_environment(ROOT) | secrets
     # Ansible comes compiled, as our package does in a wheel; an editable one compiles itself at its first import.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stderr
 

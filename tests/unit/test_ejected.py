@@ -113,7 +113,9 @@ def test_what_is_ejected_with_a_plugin_is_all_that_it_imports(plugin: str, tmp_p
     names = [f"import provisioner.{module.replace('/', '.')}" for module in modules]
     program = "; ".join([f"import sys; sys.path.insert(0, {str(tmp_path)!r})", *names, *wanted])
     # -S: no other package than these and the standard library's is to be found.
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -126,5 +128,7 @@ def test_the_copy_of_a_plugin_finds_what_lies_beside_it(tmp_path: Path) -> None:
         plugin_text("from pathlib import Path\n\n\ndef answer():\n    from beside import ANSWER\n    return ANSWER\n")
     )
     program = f"import sys; sys.path.insert(0, {str(plugin.parent)!r}); import plugin; print(plugin.answer())"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
     assert done.stdout == "42\n"

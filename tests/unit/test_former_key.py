@@ -31,7 +31,7 @@ def told(files: tuple[Path, Path], key: str | None) -> list[dict[str, Any]]:
     words = [] if key is not None else ["--look"]
     running = files[0].with_name("running")
     command = [sys.executable, "-IS", str(PROGRAM), *words, str(running), *map(str, files), str(GRACE_S)]
-    done = subprocess.run(command, input=f"{key}\n", capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=f"{key}\n", capture_output=True, text=True, check=True, timeout=60)
     assert OLD not in done.stdout
     assert NEW not in done.stdout
     return list(json.loads(done.stdout))

@@ -45,14 +45,16 @@ def test_it_runs_before_all_that_starts_containers(unit: str) -> None:
 def test_systemd_takes_it(unit: str, tmp_path: Path) -> None:
     file = tmp_path / UNIT
     file.write_text(unit.replace(VARIABLES["__gpu_host_script"], "/bin/true"), encoding="utf-8")
-    done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False, timeout=120
+    )
     about = [line for line in done.stderr.splitlines() if UNIT in line]
     assert (done.returncode, about) == (0, [])
 
 
 def test_both_calls_are_made_as_with_u_only_unified_memory_is_meant() -> None:
     script = (ROLE / f"files/{Path(VARIABLES['__gpu_host_script']).name}").read_text(encoding="utf-8")
-    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False, timeout=120).returncode == 0
     assert 'nvidia-modprobe "$@"' in script
     assert "nvidia-modprobe -u -c 0" in script
 

@@ -30,6 +30,7 @@ def contract(folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 

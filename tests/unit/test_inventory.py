@@ -29,6 +29,7 @@ def _read_by_ansible(text: str, folder: Path) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     )
     found: dict[str, Any] = json.loads(listed.stdout)
     return found

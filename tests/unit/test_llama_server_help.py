@@ -134,8 +134,8 @@ def test_the_built_program_takes_all_that_the_role_writes(tmp_path: Path) -> Non
     file = cached_file(paths.cache() / "artifacts", artifact, "tar")
     if not is_intact(file):
         pytest.skip(f"no built llama-server in the cache ({file.name}); Molecule's scenario llama_cpp makes it")
-    subprocess.run(["tar", "--extract", "--file", file, "--directory", tmp_path, PROGRAM], check=True)
-    answer = subprocess.run([tmp_path / PROGRAM, "--help"], capture_output=True, text=True, check=False)
+    subprocess.run(["tar", "--extract", "--file", file, "--directory", tmp_path, PROGRAM], check=True, timeout=60)
+    answer = subprocess.run([tmp_path / PROGRAM, "--help"], capture_output=True, text=True, check=False, timeout=60)
     if answer.returncode:
         pytest.skip(f"this machine cannot run it: {answer.stderr or answer.returncode}")
     assert objections(answer.stdout) == []

@@ -185,7 +185,7 @@ def test_bash_completes_a_verb_at_the_tab_key(path_with_provision: str, tmp_path
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not there")
 def test_without_the_program_the_file_of_bash_says_nothing(tmp_path: Path) -> None:
     command = (shutil.which("bash") or "bash", "--norc", "--noprofile", "-c", f". {BASH}")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": str(tmp_path)})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": str(tmp_path)}, timeout=60)
     assert done.stdout + done.stderr == ""
 
 

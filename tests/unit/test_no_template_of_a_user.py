@@ -400,6 +400,7 @@ def _run(text: str, folder: Path) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     for name in MADE:

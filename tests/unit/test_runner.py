@@ -211,7 +211,9 @@ def test_ansible_ends_with_a_run_that_is_killed_or_interrupted(tmp_path: Path, n
 
 def left_in(lab: Path) -> list[str]:
     """The processes of Ansible that work for a run in that folder, as ``ps`` has them."""
-    said = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     return [one for one in said.splitlines() if "ansible-playbook" in one and str(lab) in one]
 
 

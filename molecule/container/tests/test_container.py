@@ -12,7 +12,9 @@ from testinfra.host import Host
 
 def config_of(name: str) -> dict[str, Any]:
     """The container as Incus itself describes it."""
-    found = subprocess.run(("incus", "query", f"/1.0/instances/{name}"), capture_output=True, check=True).stdout
+    found = subprocess.run(
+        ("incus", "query", f"/1.0/instances/{name}"), capture_output=True, check=True, timeout=120
+    ).stdout
     described: dict[str, Any] = json.loads(found)
     return described
 

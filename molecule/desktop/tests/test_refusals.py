@@ -32,7 +32,7 @@ def pair(folder: Path, *words: str) -> tuple[str, str]:
         "-nodes",
         "-subj=/CN=x",
     ]
-    subprocess.run([*command, *words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    subprocess.run([*command, *words, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
     return certificate.read_text(), key.read_text()
 
 

@@ -52,7 +52,7 @@ def role(host: Host, *arguments: str, **options: Any) -> subprocess.CompletedPro
     """Run the role on one of the machines, with other options than the scenario's."""
     command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / "part.yml")]
     command += ["--limit", host.backend._container, "--extra-vars", json.dumps(options), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def assert_refused(answer: subprocess.CompletedProcess[str], words: str) -> None:

@@ -36,7 +36,7 @@ def run_playbook(name: str, *arguments: str, **options: Any) -> subprocess.Compl
     part = {"part": options.pop("part")} if "part" in options else {}
     named = {f"gpu_userspace_{option}": value for option, value in options.items()} | part
     command += ["--extra-vars", json.dumps(named), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def assert_refused(answer: subprocess.CompletedProcess[str], words: str) -> None:

@@ -271,7 +271,9 @@ containers:
 
 def provision(*words: str) -> str:
     """What the program prints about a lab whose container is this one."""
-    done = subprocess.run([sys.executable, "-m", "provisioner", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "provisioner", *words], capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -85,7 +85,7 @@ def run_playbook(name: str, *arguments: str, **variables: Any) -> subprocess.Com
     command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / name)]
     named = {f"llama_cpp_{option}": value for option, value in variables.items()}
     command += ["--extra-vars", json.dumps(named), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def assert_refused(answer: subprocess.CompletedProcess[str], words: str) -> None:

@@ -23,7 +23,7 @@ def run_part(part: str, **variables: Any) -> subprocess.CompletedProcess[str]:
     named = {f"model_store_{name}": value for name, value in given.items()} | {"part": part}
     command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(PLAY)]
     command += ["--extra-vars", json.dumps(named)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def assert_refused(answer: subprocess.CompletedProcess[str], words: str) -> None:

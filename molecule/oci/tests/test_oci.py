@@ -274,7 +274,7 @@ def test_a_device_file_of_a_group_is_opened_by_the_images_own_user(host: Host) -
     node = "/dev/dri/renderD128"
     device = ("incus", "config", "device")
     add = ("render", "unix-char", "source=/dev/full", f"path={node}", "mode=0660", "gid=44")
-    subprocess.run((*device, "add", host.backend.hostname, *add), check=True, capture_output=True)
+    subprocess.run((*device, "add", host.backend.hostname, *add), check=True, capture_output=True, timeout=60)
     try:
         SCENARIO.passes("converge.yml", oci_card={"vendor": "amd", "nodes": [node]})
         assert inside(host, "id", "-u") == "1000"
@@ -284,7 +284,9 @@ def test_a_device_file_of_a_group_is_opened_by_the_images_own_user(host: Host) -
         words = f"{node} of the card belongs to group 44, in which the image's program is not"
         SCENARIO.refuses("verify_alone.yml", words, oci_card={"vendor": "amd", "nodes": [node]})
     finally:
-        subprocess.run((*device, "remove", host.backend.hostname, "render"), check=True, capture_output=True)
+        subprocess.run(
+            (*device, "remove", host.backend.hostname, "render"), check=True, capture_output=True, timeout=60
+        )
 
 
 @pytest.mark.usefixtures("mended")

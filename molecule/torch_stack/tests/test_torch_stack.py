@@ -26,7 +26,7 @@ def run_role(which: str, **options: Any) -> subprocess.CompletedProcess[str]:
     inventory = os.environ["MOLECULE_INVENTORY_FILE"]
     variables = json.dumps({"which": which, **part, **named})
     command = ["ansible-playbook", "--inventory", inventory, str(SCENARIO / "part.yml"), "--extra-vars", variables]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def passes(which: str, **options: Any) -> None:

@@ -51,7 +51,7 @@ class Cluster:
         if not self.ssh_config.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "user_key")]
-            subprocess.run(key, check=True)
+            subprocess.run(key, check=True, timeout=60)
             self.ssh_config.write_text(CLIENT.format(folder=folder), encoding="ascii")
         self.know_hosts()
 

@@ -149,7 +149,9 @@ def _answers(address: str) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"", (address, DISCARD_PORT))  # the kernel asks for its hardware address
     time.sleep(ARP_S)
-    shown = subprocess.run(["ip", "neighbour", "show", "to", address], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["ip", "neighbour", "show", "to", address], capture_output=True, text=True, check=True, timeout=60
+    )
     return "lladdr" in shown.stdout
 
 

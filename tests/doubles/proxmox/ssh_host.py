@@ -96,7 +96,7 @@ class SshHost:
     def make_key(self, name: str) -> Path:
         """A new key pair beside the others; the private key's path."""
         key = self.folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=60)
         return key
 
     def know(self, key: Path) -> None:
@@ -167,8 +167,8 @@ def _fetch(kept: Path) -> None:
 
 def _run(call: list[str], folder: str) -> None:
     try:
-        subprocess.run(call, cwd=folder, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
+        subprocess.run(call, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
+    except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise NoServerError(f"no sshd is installed and {call[0]} cannot fetch one: {said.strip()}") from error
 

@@ -54,7 +54,9 @@ def provision(environment: Mapping[str, str], *words: str, cwd: str = "/") -> su
     """Run it as a program."""
     call = [sys.executable, "-m", "provisioner", *words]
     env = {**os.environ, **environment}
-    return subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env, cwd=cwd, check=False)
+    return subprocess.run(
+        call, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env, cwd=cwd, check=False, timeout=900
+    )
 
 
 def check(cluster: Cluster, name: str, *words: str, config: Path | None = None) -> Said:

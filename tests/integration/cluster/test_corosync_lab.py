@@ -57,7 +57,7 @@ def ssh(cluster: Cluster, name: str, command: str) -> subprocess.CompletedProces
         address,
         command,
     ]
-    return subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    return subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=300)
 
 
 def version(node: Node) -> int:

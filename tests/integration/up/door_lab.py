@@ -125,5 +125,5 @@ def checkout_with_hello(folder: Path) -> dict[str, str]:
         page.write_text(text, encoding="utf-8")
     environment = {"PYTHONPATH": str(folder / "src")}
     command = [sys.executable, "-m", "provisioner.generate"]
-    subprocess.run(command, cwd=folder, env={**os.environ, **environment}, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, env={**os.environ, **environment}, check=True, capture_output=True, timeout=300)
     return environment

@@ -144,6 +144,7 @@ class Lab:
             capture_output=True,
             text=True,
             check=False,
+            timeout=300,
         )
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout

@@ -22,6 +22,7 @@ from tests.lab.incus import RUN, lab_beside, prepare, take_down, turn
 from tests.lab.incus import Lab as Incus
 from tests.waiting import wait_until
 
+TIMEOUT_S = 120
 pytestmark = [pytest.mark.incus]
 
 NAME = "hand"
@@ -141,7 +142,9 @@ def test_of_two_controllers_one_works_and_the_other_names_it(lab: Lab, tmp_path:
 def test_a_controller_whose_clock_is_wrong_finds_nothing_to_do(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK, encoding="utf-8")
     environment = {**os.environ, **lab.environment, "PYTHONPATH": str(tmp_path)}
-    told = subprocess.check_output([sys.executable, "-c", "import time; print(time.time())"], env=environment)
+    told = subprocess.check_output(
+        [sys.executable, "-c", "import time; print(time.time())"], env=environment, timeout=TIMEOUT_S
+    )
     assert float(told) - time.time() == pytest.approx(WRONG_S, abs=5)
     out, err, code = "", "", None
     run = controller(lab, tmp_path / "a", {"PYTHONPATH": str(tmp_path)})
@@ -178,20 +181,22 @@ def member(incus_lab: Incus, tmp_path: Path) -> Iterator[list[str]]:
     setpriv = [*with_python_in_reach(tmp_path), "setpriv", "--reuid", str(UID), "--regid", str(UID), "--inh-caps=-all"]
     # By way of a shell: setpriv itself may still look where the user may not.
     asked = [*setpriv, "--groups", groups, "sh", "-c", f"exec {PROVISION} --version"]
-    tried = subprocess.run(asked, capture_output=True, text=True, check=False)
+    tried = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     if tried.returncode:
         pytest.skip(f"other users cannot run {PROVISION}, or the Python behind it: {tried.stderr.strip()}")
     home = Path("/home") / USER
     for left_by_a_killed_run in (["userdel", "--force", "--remove", USER], ["groupdel", USER]):
-        subprocess.run(left_by_a_killed_run, check=False, capture_output=True)
-    subprocess.run(["groupadd", "--gid", str(UID), USER], check=True)
+        subprocess.run(left_by_a_killed_run, check=False, capture_output=True, timeout=TIMEOUT_S)
+    subprocess.run(["groupadd", "--gid", str(UID), USER], check=True, timeout=TIMEOUT_S)
     subprocess.run(
-        ["useradd", "--uid", str(UID), "--gid", str(UID), "--create-home", "--home-dir", home, USER], check=True
+        ["useradd", "--uid", str(UID), "--gid", str(UID), "--create-home", "--home-dir", home, USER],
+        check=True,
+        timeout=TIMEOUT_S,
     )
     try:
         yield [*setpriv, "--groups", groups]
     finally:
-        subprocess.run(["userdel", "--force", "--remove", USER], check=True, capture_output=True)
+        subprocess.run(["userdel", "--force", "--remove", USER], check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 def test_a_member_of_the_sockets_group_needs_no_root(member: list[str], incus_lab: Incus) -> None:

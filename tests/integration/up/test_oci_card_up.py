@@ -36,7 +36,7 @@ CARD_FILE = (
 @pytest.fixture(scope="module")
 def card() -> Card:
     """A card of NVIDIA of this machine."""
-    said = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60).stdout
     usable = [one for one in cards_in(said) if one.is_usable and one.vendor == "nvidia"]
     if not usable:
         pytest.skip("this machine has no card of NVIDIA that containers could be given")
@@ -58,7 +58,9 @@ def lab(card: Card, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) 
         assert ended.code == 0, ended.out + ended.err
     finally:
         environment = {**incus_lab.environment, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-        subprocess.run(["incus", "delete", "--force", BESIDE], env=environment, capture_output=True, check=False)
+        subprocess.run(
+            ["incus", "delete", "--force", BESIDE], env=environment, capture_output=True, check=False, timeout=120
+        )
 
 
 def test_the_driver_answers_inside_the_image(lab: ImageLab, card: Card) -> None:

@@ -123,7 +123,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         assert ended.code == 0, ended.out + ended.err
     finally:
         environment = {**incus_lab.environment, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-        subprocess.run(["incus", "delete", "--force", BESIDE], env=environment, capture_output=True, check=False)
+        subprocess.run(
+            ["incus", "delete", "--force", BESIDE], env=environment, capture_output=True, check=False, timeout=120
+        )
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: ImageLab) -> None:
@@ -159,7 +161,7 @@ def test_further_ports_reach_the_image_itself_and_a_secret_is_a_file(lab: ImageL
 
 def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab: ImageLab) -> None:
     wait = f"until curl -sk --noproxy '*' https://{lab.registry}/v2/ >/dev/null; do sleep 0.2; done"
-    subprocess.run(["timeout", "60", "bash", "-c", wait], check=True)
+    subprocess.run(["timeout", "60", "bash", "-c", wait], check=True, timeout=60)
     sh(lab, "image", "touch /var/lib/oci/volumes/data/kept")
     lab.write_file("second")
     done = lab.provision("up", "--yes")
@@ -172,7 +174,7 @@ def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab
     assert lab.asked("/health") == (200, "first\n")
     assert "kept" in sh(lab, "image", "ls /var/lib/oci/volumes/data").split()
     lab.incus("start", BESIDE)
-    subprocess.run(["timeout", "60", "bash", "-c", wait], check=True)
+    subprocess.run(["timeout", "60", "bash", "-c", wait], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,7 @@ def test_models_are_shared_read_only(lab: Lab) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
     assert touch.returncode != 0
     assert "Read-only file system" in touch.stderr

@@ -55,7 +55,7 @@ sys.stdin.read()
 @pytest.fixture(scope="module")
 def card() -> Card:
     """The first card of this machine that containers can be given."""
-    said = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60).stdout
     cards = cards_in(said)
     usable = [one for one in cards if one.is_usable]
     if not usable:
@@ -67,7 +67,7 @@ def card() -> Card:
 def said_of_nvidia() -> str:
     if not shutil.which(QUERY[0]):
         pytest.skip("there is no nvidia-smi on this machine")
-    return subprocess.run(QUERY, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(QUERY, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_memory_that_a_process_takes_is_seen_to_grow() -> None:

@@ -24,6 +24,7 @@ from tests.scenario_programs import module_at
 from tests.torch_extensions import PIP
 from tests.wheel_files import write_stack, write_wheel
 
+TIMEOUT_S = 120
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,7 +73,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     installer = ROOT / "roles/torch_stack/files/installer.txt"
     for words in (("--require-hashes", "--requirement", str(installer)), REAL):
         command = [sys.executable, *PIP, "download", "--no-deps", "--only-binary=:all:", "--dest", str(place), *words]
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, timeout=900)
     return place
 
 
@@ -80,7 +81,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mirror(wheels: Path, provider: IncusProvider) -> Iterator[str]:
     """Where containers reach the wheels: on the host's end of their bridge."""
     assert provider
-    shown = subprocess.run(["incus", "network", "list", "--format=json"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["incus", "network", "list", "--format=json"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    )
     bridge = next(one for one in json.loads(shown.stdout) if one["managed"] and one["type"] == "bridge")
     address = bridge["config"]["ipv4.address"].partition("/")[0]
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(wheels))
@@ -148,6 +151,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, wheels: Path, mirror: str) -> 
         subprocess.run(
             ["incus", "file", "push", "--quiet", "--recursive", str(folder / "standin/standin.git"), "tabby/srv/"],
             check=True,
+            timeout=TIMEOUT_S,
         )
         made.write(SERVICE.format(commit=commit, mirror=mirror))
         yield made
@@ -179,6 +183,7 @@ def test_from_nothing_to_an_answer(lab: Lab, wheels: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=TIMEOUT_S,
     ).stdout
     assert "Read-only file system" in shown
     everything = "".join(path.read_text(errors="replace") for path in lab.folder.rglob("*") if path.is_file())
@@ -188,10 +193,10 @@ def test_from_nothing_to_an_answer(lab: Lab, wheels: Path) -> None:
 
 def test_a_triton_that_cannot_compile_is_a_finding(lab: Lab) -> None:
     inside = ["incus", "exec", "tabby", "--"]
-    subprocess.run([*inside, "mv", "/usr/include/python3.11/Python.h", "/root/"], check=True)
+    subprocess.run([*inside, "mv", "/usr/include/python3.11/Python.h", "/root/"], check=True, timeout=TIMEOUT_S)
     try:
         done = lab.provision("verify")
     finally:
-        subprocess.run([*inside, "mv", "/root/Python.h", "/usr/include/python3.11/"], check=True)
+        subprocess.run([*inside, "mv", "/root/Python.h", "/usr/include/python3.11/"], check=True, timeout=TIMEOUT_S)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "Python.h" in done.stdout + done.stderr

@@ -34,7 +34,7 @@ containers:
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The earlier version's checkout."""
     command = ["git", "archive", "--format=tar", BEFORE, *PARTS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=60)
     if done.returncode:
         pytest.skip(f"commit {BEFORE} is not in this clone: {done.stderr.decode().strip()}")
     folder = tmp_path_factory.mktemp("earlier")

@@ -144,12 +144,14 @@ def test_a_text_of_the_patch_that_does_not_become_ours_is_refused(patches: Modul
 
 def git(folder: Path, *words: str) -> str:
     """What git says there."""
-    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def told(*words: str) -> Any:
     """What the program answers."""
-    done = subprocess.run([sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=True, timeout=120
+    )
     return json.loads(done.stdout)
 
 
@@ -157,7 +159,7 @@ def told(*words: str) -> Any:
 def checkout(tmp_path: Path) -> Path:
     """A checkout of the stand-in as it was before the fixes."""
     for part in ("standin", "older"):
-        subprocess.run(["cp", "-r", f"{STANDIN / part}/.", str(tmp_path)], check=True)
+        subprocess.run(["cp", "-r", f"{STANDIN / part}/.", str(tmp_path)], check=True, timeout=60)
     (tmp_path / "api/src/voices/v1_0").mkdir(parents=True, exist_ok=True)
     (tmp_path / "api/src/voices/v1_0/af_sky.pt").write_bytes(b"")
     git(tmp_path, "init", "--quiet", "--template=")
@@ -201,6 +203,7 @@ def test_nothing_is_written_where_one_of_two_patches_cannot_be(checkout: Path) -
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
     assert done.returncode == 1
     assert "is unknown" in done.stderr

@@ -83,7 +83,7 @@ def one_that_is_busy(speech: Speech, seconds: float) -> Iterator[Speech]:
 def run(asked: dict[str, Any]) -> Any:
     """What the program says."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAM)], input=json.dumps(asked), capture_output=True, text=True, check=True
+        [sys.executable, str(PROGRAM)], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
     )
     return json.loads(done.stdout)
 

@@ -35,7 +35,7 @@ def swapped(place: Path, programs: str = "") -> int:
     command = tasks[NAME]["ansible.builtin.shell"]["cmd"]
     found = f"{programs}:{os.environ['PATH']}".lstrip(":")
     environment = {"PATH": found, "OLD": str(place), "NEW": f"{place}.fetched"}
-    return subprocess.run(["/bin/sh", "-c", command], env=environment, check=False).returncode
+    return subprocess.run(["/bin/sh", "-c", command], env=environment, check=False, timeout=60).returncode
 
 
 def content(place: Path) -> list[str]:

@@ -54,6 +54,7 @@ def test_sizes_follow_the_card_and_what_is_written(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = [line.partition("SIZES=")[2].rstrip('",').replace('\\"', '"') for line in done.stdout.splitlines()]

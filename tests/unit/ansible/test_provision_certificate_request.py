@@ -16,7 +16,7 @@ from tests.signed_pairs import NOW, Signed, signed
 AUTHORITY = Authority("an-authority-of-a-lab")
 OTHER = Authority("another-one-of-a-lab!")
 NAMES = ["chat.home.example", "api.home.example"]
-OWN_GROUP = subprocess.run(["id", "-gn"], check=True, capture_output=True, text=True).stdout.strip()
+OWN_GROUP = subprocess.run(["id", "-gn"], check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
 def asked(folder: Path, **words: Any) -> dict[str, Any]:

@@ -76,7 +76,9 @@ def run_module(folder: Path, server: FileServer, *, check: bool = False, **more:
     arguments = {"url": server.address, "path": str(folder / "tiny.gguf"), "sha256": SHA256, **more}
     page = folder.parent / "arguments.json"
     page.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": check}}))
-    done = subprocess.run([sys.executable, str(MODULE), str(page)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(MODULE), str(page)], capture_output=True, text=True, check=False, timeout=120
+    )
     assert TOKEN not in done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

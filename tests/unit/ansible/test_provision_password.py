@@ -20,7 +20,9 @@ def test_the_hash_is_the_accounts(name: str, stored: str | None) -> None:
 
 def test_a_hash_fits_its_password_alone() -> None:
     command = ["openssl", "passwd", "-6", "-salt", "abcdefgh", "-stdin"]
-    made = subprocess.run(command, input="canary", capture_output=True, text=True, check=True).stdout.strip()
+    made = subprocess.run(
+        command, input="canary", capture_output=True, text=True, check=True, timeout=60
+    ).stdout.strip()
     assert provision_password.fits("canary", made)
     assert not provision_password.fits("canary2", made)
 

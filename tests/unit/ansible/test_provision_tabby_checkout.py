@@ -70,13 +70,15 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / ".gitignore").write_text("*.log\n", encoding="utf-8")
     author = ("-c", "user.name=a", "-c", "user.email=a@example.invalid")
     for command in (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "--message=a"]):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, timeout=60)
     return tmp_path
 
 
 def test_a_checkout_is_described(checkout: Path) -> None:
     found = module.look(checkout)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, check=True, capture_output=True, text=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=checkout, check=True, capture_output=True, text=True, timeout=60
+    )
     assert found["commit"] == head.stdout.strip()
     assert found["clean"]
     assert found["backends"] == ["exllamav3"]

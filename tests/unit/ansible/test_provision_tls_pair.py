@@ -16,7 +16,7 @@ def made(folder: Path, *words: str) -> tuple[str, str]:
     """A pair of openssl's making."""
     key, certificate = folder / "k.pem", folder / "c.pem"
     command = ["openssl", "req", "-x509", *CURVE, *words, f"-keyout={key}", f"-out={certificate}"]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
     return certificate.read_text(), key.read_text()
 
 
@@ -55,7 +55,7 @@ def refused(folder: Path, content: str, key: str) -> str:
 def test_bad_pairs_are_refused_each_in_its_own_words(tmp_path: Path, placing: list[tuple[str, ...]]) -> None:
     good, other = made(tmp_path, "-days=90"), made(tmp_path, "-days=90")
     command = ["openssl", "pkey", "-aes128", "-passout=pass:x"]
-    locked = subprocess.run(command, input=good[1], capture_output=True, text=True, check=True).stdout
+    locked = subprocess.run(command, input=good[1], capture_output=True, text=True, check=True, timeout=60).stdout
     assert "do not belong together" in refused(tmp_path, good[0], other[1])
     assert "the key is encrypted" in refused(tmp_path, good[0], locked)
     assert "the certificate is no PEM text" in refused(tmp_path, "/etc/cert.pem", good[1])

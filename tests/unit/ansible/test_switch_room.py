@@ -49,7 +49,7 @@ def test_it_tells_a_port_that_can_be_had_and_how_large_the_files_are(tmp_path: P
     for file in files:
         file.write_bytes(b"x" * 1000)
     done = subprocess.run(
-        [sys.executable, "-IS", "-c", ROOM.read_text(), *files], capture_output=True, text=True, check=True
+        [sys.executable, "-IS", "-c", ROOM.read_text(), *files], capture_output=True, text=True, check=True, timeout=120
     )
     told = json.loads(done.stdout)
     assert told["files"] == 2000

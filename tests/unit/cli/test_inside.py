@@ -88,7 +88,7 @@ def test_the_dressing_keeps_every_word_apart(tmp_path: Path) -> None:
     command = _dressed(
         (sys.executable, "-c", "import os, sys; print(os.getcwd(), sys.argv[1:])", "$X; x"), None, str(folder)
     )
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     assert said == f"{folder} ['$X; x']\n"
 
 

@@ -150,7 +150,7 @@ def test_help_of_the_whole_imports_no_verb() -> None:
         "print(*sorted(sys.modules), file=sys.stderr)\n"
         "sys.exit(code)\n"
     )
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=120)
     imported = set(done.stderr.split())
     assert "provisioner.cli.app" in imported
     assert imported.isdisjoint(
@@ -174,7 +174,7 @@ def test_a_plan_imports_no_driver_that_the_file_does_not_name(lab: Path) -> None
     arguments = ("plan", str(lab), "--json")
     nowhere = os.environ | {"INCUS_DIR": str(lab.parent / "no incus")}
     command = (sys.executable, "-c", program, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=nowhere)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=nowhere, timeout=60)
     imported = done.stderr.split()
     assert "provisioner.providers.incus.client" in imported
     assert [name for name in imported if "proxmox" in name.partition("providers.")[2] or "cluster" in name] == []
@@ -192,7 +192,9 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
         "assert lab.fleet().instances\n"
         "print(*sorted(sys.modules))\n"
     )
-    done = subprocess.run((sys.executable, "-c", program, str(lab)), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        (sys.executable, "-c", program, str(lab)), capture_output=True, text=True, check=True, timeout=120
+    )
     imported = set(done.stdout.split())
     assert "provisioner.workflow.surveying" in imported
     assert imported.isdisjoint(

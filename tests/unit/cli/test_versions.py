@@ -70,7 +70,7 @@ def test_it_imports_neither_ansible_nor_what_reads_files() -> None:
         "print(*sorted(sys.modules), file=sys.stderr)\n"
         "sys.exit(code)\n"
     )
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=120)
     imported = set(done.stderr.split())
     assert "provisioner.labfile.version" in imported
     assert imported.isdisjoint(
@@ -80,7 +80,7 @@ def test_it_imports_neither_ansible_nor_what_reads_files() -> None:
 
 def test_whoever_does_not_ask_imports_nothing_of_it() -> None:
     program = "import sys, provisioner.cli.app\nprint(*sorted(sys.modules))\n"
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=120)
     imported = set(done.stdout.split())
     assert "provisioner.cli.app" in imported
     assert imported.isdisjoint({"provisioner.cli.versions", "importlib.metadata"})

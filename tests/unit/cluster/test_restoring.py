@@ -185,7 +185,7 @@ def test_root_can_log_in_by_key_while_etc_pve_is_empty(
         path = f"{programs}:{os.environ['PATH']}"
         call = ["sh", "-c", script, "sh", str(tmp_path / "work")]
         environment = {**os.environ, "PATH": path, "PVE": str(pve), "ROOT": str(root)}
-        done = subprocess.run(call, input=stdin, env=environment, capture_output=True, check=False)
+        done = subprocess.run(call, input=stdin, env=environment, capture_output=True, check=False, timeout=60)
         return Execution(done.returncode, done.stdout, done.stderr)
 
     monkeypatch.setattr(Shell, "run", run)

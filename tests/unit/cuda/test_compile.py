@@ -62,7 +62,7 @@ class Compiler:
         flags = ["-I", str(self.newer)] if newer else []
         environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(self.folder), **self.environment}
         command = [str(self.root / "bin/nvcc"), *flags, "-c", str(file), "-o", str(self.folder / "object.o")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode or not done.stderr, f"a warning: {done.stderr}"
         return done.stdout + done.stderr if done.returncode else ""
 

@@ -12,6 +12,7 @@ from provisioner.cuda.driver import SONAME, STUB, STUB_ERROR, functions_of, sour
 from provisioner.values.errors import PreflightError, ProvisionError
 from tests.unit.cuda.wheels import RUNTIME_13_0, unpack
 
+TIMEOUT_S = 120
 HEADER = """\
 #define CUDAAPI
 typedef enum { CUDA_SUCCESS = 0 } CUresult;
@@ -49,8 +50,12 @@ def answer_of(source: str, root: Path) -> int:
     folder = root / STUB.parent
     (root / "one.c").write_text(source)
     flags = [f"-I{root}/include", f"-L{folder}", "-Werror"]
-    subprocess.run(["g++", "-x", "c", *flags, root / "one.c", "-o", root / "one", "-lcuda"], check=True)
-    return subprocess.run([root / "one"], env={"LD_LIBRARY_PATH": str(folder)}, check=False).returncode
+    subprocess.run(
+        ["g++", "-x", "c", *flags, root / "one.c", "-o", root / "one", "-lcuda"], check=True, timeout=TIMEOUT_S
+    )
+    return subprocess.run(
+        [root / "one"], env={"LD_LIBRARY_PATH": str(folder)}, check=False, timeout=TIMEOUT_S
+    ).returncode
 
 
 def test_each_declared_function_is_found_once_and_nothing_else() -> None:
@@ -69,10 +74,14 @@ def test_each_function_is_one_that_answers_34() -> None:
 @needs_compiler
 def test_it_has_every_name_that_programs_may_ask_for_and_is_found_by_its_soname(root: Path) -> None:
     assert write_stub(root, "g++") == (root / STUB, root / STUB.with_name(SONAME))
-    symbols = subprocess.run(["nm", "-D", root / STUB], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(
+        ["nm", "-D", root / STUB], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     assert tuple(sorted(line.split()[-1] for line in symbols.splitlines() if " T " in line)) == NAMES
     assert answer_of(SMALL, root) == STUB_ERROR
-    needed = subprocess.run(["readelf", "-d", root / "one"], capture_output=True, text=True, check=True).stdout
+    needed = subprocess.run(
+        ["readelf", "-d", root / "one"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     assert f"[{SONAME}]" in needed
 
 
@@ -136,7 +145,9 @@ def test_nvidia_s_own_header_gives_the_whole_driver(tmp_path: Path) -> None:
     root = unpack([RUNTIME_13_0], tmp_path / "cuda", "include/")
     (root / "lib64").mkdir()
     write_stub(root, "g++")
-    symbols = subprocess.run(["nm", "-D", root / STUB], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(
+        ["nm", "-D", root / STUB], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     names = {line.split()[-1] for line in symbols.splitlines()}
     assert {"cuInit", "cuMemAlloc", "cuMemAlloc_v2", "cuCtxCreate_v4", "cuMemCreate", "cuMemcpyHtoD_v2_ptds"} <= names
     assert len(names) > 600

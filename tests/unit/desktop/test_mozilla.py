@@ -41,7 +41,7 @@ def apt(program: str, *arguments: str, folder: Path) -> str:
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
     command = [program, *(f"-o{name}={value}" for name, value in options.items()), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, env={"LC_ALL": "C"}).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={"LC_ALL": "C"}, timeout=60).stdout
 
 
 @needs_apt

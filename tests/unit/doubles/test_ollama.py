@@ -30,6 +30,7 @@ from tests.doubles.ollama.server.routes import ROUTES
 from tests.gguf_bytes import gguf_bytes, model_bytes
 from tests.waiting import wait_until
 
+TIMEOUT_S = 60
 OPENAPI = Path.home() / ".cache" / "provisioner" / "tests" / "ollama" / "openapi.yaml"
 OPENAPI_SHA256 = "9c660bb9a714bcb746cff7ec4270a0e43f63b705f7f3362fcc335f18b5d0b178"
 THINKER = gguf_bytes(
@@ -523,14 +524,18 @@ def test_the_archive_is_always_the_same(tmp_path: Path) -> None:
     archives = [ollama_archive(tmp_path / name) for name in ("a", "b")]
     assert archives[0].read_bytes() == archives[1].read_bytes()
     assert archives[0].name == "ollama-linux-amd64.tar.zst"
-    listed = subprocess.check_output(["tar", "--zstd", "-tvf", archives[0]], text=True).splitlines()
+    listed = subprocess.check_output(["tar", "--zstd", "-tvf", archives[0]], text=True, timeout=TIMEOUT_S).splitlines()
     assert [line.split()[0] + " " + line.split()[-1] for line in listed] == [
         "-rwxr-xr-x bin/ollama",
         "-rw-r--r-- lib/ollama/README",
     ]
-    subprocess.run(["tar", "--zstd", "-xf", ollama_archive(tmp_path, "1.2.3"), "-C", tmp_path], check=True)
+    subprocess.run(
+        ["tar", "--zstd", "-xf", ollama_archive(tmp_path, "1.2.3"), "-C", tmp_path], check=True, timeout=TIMEOUT_S
+    )
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OLLAMA_HOST": "127.0.0.1:1"}
-    assert "1.2.3" in subprocess.check_output([tmp_path / "bin/ollama", "-v"], env=environment, text=True)
+    assert "1.2.3" in subprocess.check_output(
+        [tmp_path / "bin/ollama", "-v"], env=environment, text=True, timeout=TIMEOUT_S
+    )
 
 
 def described(document: dict[str, Any], path: str, kind: str) -> jsonschema.Draft202012Validator:

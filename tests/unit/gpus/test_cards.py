@@ -189,7 +189,7 @@ def test_who_names_a_card_is_served_first() -> None:
 
 
 def test_the_script_runs_on_a_machine_and_its_answer_is_understood() -> None:
-    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert all(card.pci.count(":") == 2 for card in cards_in(done.stdout))
 
@@ -219,6 +219,6 @@ def test_the_script_asks_the_driver_s_own_tools(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment, timeout=60)
     (card,) = cards_in("\n".join([nvidia("0000:01:00.0", 0), VERSION, done.stdout]))
     assert (card.cuda, card.runtime, card.capability) == ("13.3", True, "8.6")

@@ -19,7 +19,7 @@ RULE = "-\trule\t/usr/lib/udev/rules.d/60-nvidia.rules"
 
 
 def test_the_script_runs_where_there_is_nothing() -> None:
-    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert driver_in(done.stdout).complaint == ""
     assert {UNIT, PERSISTENCE} <= set(re.findall(r"[\w-]+\.service", SCRIPT))
@@ -67,7 +67,7 @@ RULES = {
 def test_rules_of_udev_that_make_them_are_told_from_others(rule: str, makes: bool) -> None:
     found = re.search(r"grep -lsE '([^']+)'", SCRIPT)
     assert found
-    done = subprocess.run(["grep", "-qE", found[1]], input=rule, text=True, check=False)
+    done = subprocess.run(["grep", "-qE", found[1]], input=rule, text=True, check=False, timeout=60)
     assert (done.returncode == 0) is makes
 
 

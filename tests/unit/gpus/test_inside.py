@@ -30,7 +30,7 @@ user\tbroken
 
 
 def test_the_script_runs_where_there_is_nothing() -> None:
-    done = subprocess.run(["sh", "-c", SCRIPT, "sh"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", SCRIPT, "sh"], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert inside_in(done.stdout).glibc
 

@@ -54,7 +54,7 @@ def test_the_script_says_what_is_missing_and_what_ssh_said(tmp_path: Path) -> No
     (tmp_path / "ssh").chmod(0o755)
     script = (paths.data() / "cluster" / "ready.sh").read_text(encoding="utf-8").replace(":/usr/sbin:/sbin", "")
     call = ["/bin/sh", "-c", script, "ready", "10.0.0.1"]
-    done = subprocess.run(call, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(call, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=60)
     assert {"pvecm", "rsync", "flock", "ssh-copy-id"} <= set(missing_programs(done.stdout))
     assert "ssh" not in missing_programs(done.stdout)
     assert ssh_refusal(done.stdout) == "no way"

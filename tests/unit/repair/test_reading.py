@@ -26,6 +26,7 @@ from provisioner.repair.reading import read_node
 from provisioner.values import paths
 from tests.corosync_captures import KINDS, NODES, look_answer, look_text
 
+TIMEOUT_S = 60
 NEEDED = (
     "hostname",
     "units",
@@ -105,7 +106,9 @@ def test_the_version_of_config_db_is_read_and_nothing_is_left_beside_it(
     script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
     section = script.partition("section database 15 '")[2].partition("'\n")[0]
     shell = ["/bin/sh", "-c", section.replace("/var/lib/pve-cluster/config.db", str(file))]
-    said = subprocess.run(shell, env={"PATH": str(programs)}, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        shell, env={"PATH": str(programs)}, capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     assert (said, sorted(tmp_path.iterdir())) == ("4711|1763700000\n", before)
     connection.close()
     assert read_node(look_text({**sections(), "database": (0, said)}), "").database == (4711, 1763700000)
@@ -251,7 +254,7 @@ def test_keys_that_a_rejoin_left_are_told_with_the_command_that_removes_them(
 
     def said() -> NodeFacts:
         shell = ["/bin/sh", "-c", section.replace("/root/.ssh/authorized_keys2", str(file))]
-        done = subprocess.run(shell, capture_output=True, text=True, check=True)
+        done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
         return read_node(look_text({**sections(), "way-in": (0, done.stdout)}), "10.77.0.13")
 
     found = diagnose(ClusterFacts("n1", (*good(), said())))
@@ -259,7 +262,9 @@ def test_keys_that_a_rejoin_left_are_told_with_the_command_that_removes_them(
     if is_told:
         assert (found[0].condition, found[0].node) == (Condition.LEFTOVERS, "n3")
         command = found[0].advice.partition("(root@10.77.0.13): ")[2]
-        subprocess.run(["sh", "-c", command.replace("/root/.ssh/authorized_keys2", str(file))], check=True)
+        subprocess.run(
+            ["sh", "-c", command.replace("/root/.ssh/authorized_keys2", str(file))], check=True, timeout=TIMEOUT_S
+        )
         assert file.read_text(encoding="ascii") == "ssh-rsa BBBB another\n"
         assert is_healthy(diagnose(ClusterFacts("n1", (*good(), said()))))
 

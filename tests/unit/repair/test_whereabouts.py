@@ -16,6 +16,7 @@ from provisioner.repair.whereabouts import whereabouts
 from provisioner.values import paths
 from tests.cluster_facts import cluster, members
 
+TIMEOUT_S = 60
 GHOST = Target("pve9", Kind.GHOST)
 FACTS = cluster()
 
@@ -47,10 +48,14 @@ def test_the_script_reads_the_name_and_the_certificate(tmp_path: Path) -> None:
     names = "subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost,IP:192.0.2.9,IP:2001:db8::9,DNS:pve9"
     call = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=pve9", "-addext", names]
     call += ["-keyout", os.devnull, "-out", str(folder / "pve-ssl.pem")]
-    subprocess.run(call, check=True, capture_output=True)
+    subprocess.run(call, check=True, capture_output=True, timeout=TIMEOUT_S)
     script = (paths.data() / "cluster" / "addresses.sh").read_text(encoding="utf-8")
     script = script.replace("/etc/pve/nodes", str(tmp_path))
-    said = subprocess.run(["sh", "-c", script, "sh", "localhost"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["sh", "-c", script, "sh", "localhost"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    ).stdout
     assert {"127.0.0.1", "192.0.2.9", "2001:DB8:0:0:0:0:0:9"} <= set(said.split())
-    nobody = subprocess.run(["sh", "-c", script, "sh", "no-such-node.invalid"], capture_output=True, check=True)
+    nobody = subprocess.run(
+        ["sh", "-c", script, "sh", "no-such-node.invalid"], capture_output=True, check=True, timeout=TIMEOUT_S
+    )
     assert nobody.stdout == b""

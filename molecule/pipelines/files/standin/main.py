@@ -61,7 +61,7 @@ def install(content: str) -> None:
         word, _, value = line.partition(":")
         if word.strip().lower() == "requirements" and value.strip():
             for package in value.split(","):
-                subprocess.check_call([sys.executable, "-m", "pip", "install", package.strip()])
+                subprocess.check_call([sys.executable, "-m", "pip", "install", package.strip()], timeout=600)
 
 
 async def start() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from . import files, node, trust
 
+TIMEOUT_S = 300
 API_VERSION = 1
 BACKUPS = 10
 QUORUM_POLL_S = 1
@@ -27,11 +28,17 @@ def join(host: str, options: dict[str, str]) -> None:
     trust.set_up_client()
     trust.share_keys()
     trust.keep_known_hosts_local()
-    copied = subprocess.run(["ssh-copy-id", "-i", str(trust.KEY), f"root@{host}"], capture_output=True, check=False)
+    copied = subprocess.run(
+        ["ssh-copy-id", "-i", str(trust.KEY), f"root@{host}"], capture_output=True, check=False, timeout=TIMEOUT_S
+    )
     if copied.returncode:
         raise node.DieError(f"unable to copy ssh ID: exit code {copied.returncode}")
     asked = subprocess.run(
-        ["ssh", host, "-o", "BatchMode=yes", "pvecm", "apiver"], stdout=subprocess.PIPE, text=True, check=False
+        ["ssh", host, "-o", "BatchMode=yes", "pvecm", "apiver"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
     )
     version = int(asked.stdout.strip() or 0)
     call = ["ssh", host, "-o", "BatchMode=yes", "pvecm", "addnode", node.name(), "--force", "1"]
@@ -41,7 +48,7 @@ def join(host: str, options: dict[str, str]) -> None:
         call += ["--new_node_ip" if version else "--link0", mine]
         node.say(f"No cluster network links passed explicitly, fallback to local node IP '{mine}'")
     sys.stdout.flush()
-    if subprocess.run(call, check=False).returncode:
+    if subprocess.run(call, check=False, timeout=TIMEOUT_S).returncode:
         raise node.DieError(f"unable to add node: command failed ({' '.join(call)})")
     _finish(*_fetch(host))
 
@@ -63,9 +70,12 @@ def _obstacles(mine: str, link: str) -> Iterator[str]:
         yield f"cluster config '{node.CONF}' already exists"
     if json.loads((node.PVE / ".vmlist").read_bytes()).get("ids"):
         yield "this host already contains virtual guests"
-    if subprocess.run(["corosync-quorumtool", "-l"], capture_output=True, check=False).returncode == 0:
+    if (
+        subprocess.run(["corosync-quorumtool", "-l"], capture_output=True, check=False, timeout=TIMEOUT_S).returncode
+        == 0
+    ):
         yield "corosync is already running, is this node already in a cluster?!"
-    shown = subprocess.run(["ip", "-json", "address"], capture_output=True, check=True).stdout
+    shown = subprocess.run(["ip", "-json", "address"], capture_output=True, check=True, timeout=TIMEOUT_S).stdout
     local = {address["local"] for link in json.loads(shown) for address in link["addr_info"]}
     for what, address in (("local node address", mine), ("link0", link)):
         if address and str(ipaddress.ip_address(address)) not in local:
@@ -80,7 +90,7 @@ def _fetch(host: str) -> tuple[bytes, bytes]:
         paths = [f"[{host}]:{node.AUTHKEY}", f"[{host}]:{node.CONF}"]
         call = ["rsync", "--rsh=ssh -l root -o BatchMode=yes", "-lpgoq", *paths, str(folder)]
         try:
-            code = subprocess.run(call, check=False).returncode
+            code = subprocess.run(call, check=False, timeout=TIMEOUT_S).returncode
         except FileNotFoundError:
             code = 1
         if code:
@@ -126,7 +136,9 @@ def _back_up_database() -> None:
     folder.chmod(0o700)
     file = folder / f"config-{int(time.time())}.sql.gz"
     node.say(f"backup old database to '{file}'")
-    dump = subprocess.run(["sqlite3", str(node.LIBRARY / "config.db"), ".dump"], stdout=subprocess.PIPE, check=True)
+    dump = subprocess.run(
+        ["sqlite3", str(node.LIBRARY / "config.db"), ".dump"], stdout=subprocess.PIPE, check=True, timeout=TIMEOUT_S
+    )
     file.write_bytes(gzip.compress(dump.stdout))
     _purge(folder)
 

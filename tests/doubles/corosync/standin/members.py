@@ -40,7 +40,7 @@ def delete(name: str) -> None:
         raise node.DieError(f"Node/IP: {name} is not a known host of the cluster.")
     nodeid = nodes.pop(found[0])["nodeid"]
     # it may fail: a node that is off cannot be killed
-    subprocess.run(["corosync-cfgtool", "-k", nodeid], check=False)
+    subprocess.run(["corosync-cfgtool", "-k", nodeid], check=False, timeout=60)
     _write(conf)
 
 

@@ -77,6 +77,6 @@ def assert_quorate() -> None:
 def run(argv: Sequence[str], message: str = "") -> None:
     """Run it with its own output; ``DieError`` in Perl's words where it fails."""
     sys.stdout.flush()
-    done = subprocess.run(argv, check=False)
+    done = subprocess.run(argv, check=False, timeout=300)
     if done.returncode:
         raise DieError(f"{message or 'command ' + repr(' '.join(argv)) + ' failed'}: exit code {done.returncode}")

@@ -34,7 +34,7 @@ HOST_CONF = Path("/etc/corosync/corosync.conf")
 
 def say(words: str) -> None:
     """A line for the journal."""
-    subprocess.run(["logger", "-t", "pmxcfs", "--", words], check=True)
+    subprocess.run(["logger", "-t", "pmxcfs", "--", words], check=True, timeout=60)
 
 
 class ClusterInfo:
@@ -250,6 +250,6 @@ class Replica:
 
 
 def _reload() -> None:
-    done = subprocess.run(["corosync-cfgtool", "-R"], capture_output=True, check=False)
+    done = subprocess.run(["corosync-cfgtool", "-R"], capture_output=True, check=False, timeout=60)
     if done.returncode:
         say(f"[dcdb] crit: corosync-cfgtool -R failed with exit code {done.returncode}")

@@ -35,7 +35,9 @@ def set_up_client() -> None:
     """A key and a client configuration, where there are none."""
     SSH.mkdir(mode=0o700, exist_ok=True)
     if not PUBLIC.exists():
-        subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-b", "4096", "-f", str(KEY)], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-b", "4096", "-f", str(KEY)], check=True, timeout=60
+        )
     if not (SSH / "config").exists():
         (SSH / "config").write_text(CIPHERS, encoding="ascii")
         (SSH / "config").chmod(0o640)

@@ -30,7 +30,7 @@ def pct(pve: Double) -> Iterator[Pct]:
 
 
 def run(pct: Pct, program: str, *words: str) -> tuple[int, str, str]:
-    done = subprocess.run([pct.bin / program, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([pct.bin / program, *words], capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 

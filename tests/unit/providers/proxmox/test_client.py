@@ -36,7 +36,9 @@ def soon(act: Callable[[], object], seconds: float = 0.4) -> Iterator[None]:
 def test_importing_the_driver_imports_no_library_of_requests() -> None:
     names = "client, failures, tasks, locks, turns"
     code = f"from provisioner.providers.proxmox import {names}; import sys; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
     assert "provisioner.providers.proxmox.client" in found
     assert not {"requests", "urllib3", "proxmoxer"} & set(found)
 

@@ -78,7 +78,9 @@ def test_ansible_is_led_straight_to_it_and_only_what_shows_its_key_is_believed(
     assert (found["ansible_user"], found["provision_instance"]) == ("root", "one")
     options = shlex.split(found["ansible_ssh_args"])
     assert {"-F/dev/null", "-oStrictHostKeyChecking=yes", "-oHostKeyAlias=one", "-oBatchMode=yes"} <= set(options)
-    told = subprocess.run(["/usr/bin/ssh", "-G", *options, "10.0.0.1"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        ["/usr/bin/ssh", "-G", *options, "10.0.0.1"], capture_output=True, text=True, check=True, timeout=60
+    )
     assert f"userknownhostsfile {folder / 'one.known_hosts'}\n" in told.stdout
     assert "stricthostkeychecking true\n" in told.stdout
     text = (folder / "one.known_hosts").read_text(encoding="ascii")

@@ -66,7 +66,7 @@ def test_a_container_that_does_not_run_is_an_error_in_pcts_words(shell: Shell) -
 
 def test_an_input_that_ends_before_the_command_is_known_runs_nothing() -> None:
     call = Call(105, ["touch", "/no/such/file"])
-    done = subprocess.run(call.argv[4:], input=call.head[:-10], capture_output=True, check=False)
+    done = subprocess.run(call.argv[4:], input=call.head[:-10], capture_output=True, check=False, timeout=60)
     assert done.returncode == 125
     assert call.own_stderr(done.stderr) is None
 
@@ -75,7 +75,7 @@ def test_a_time_limit_kills_what_runs_inside(shell: Shell) -> None:
     with pytest.raises(ProviderError, match="Unable to run sh in container 105") as caught:
         inside.execute(shell, 105, ["sh", "-c", "setsid sleep 70301 & exec env -i sleep 70302"], timeout_s=0.5)
     assert "killed after 0 s" in caught.value.details
-    assert subprocess.run(["pgrep", "-f", "^sleep 7030[12]"], check=False).returncode == 1
+    assert subprocess.run(["pgrep", "-f", "^sleep 7030[12]"], check=False, timeout=60).returncode == 1
 
 
 def test_killing_what_is_not_there_is_success() -> None:

@@ -20,6 +20,7 @@ from provisioner.values import limits
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
+TIMEOUT_S = 60
 __all__ = ["nearby", "shell"]  # fixtures
 
 NODE = destination_of("root@pve:2222")
@@ -125,11 +126,13 @@ def test_a_command_has_a_time_limit(shell: Shell) -> None:
         shell.run(
             ["sh", "-c", "exec sleep 70201"],
             timeout_s=3.0,  # within it the command has begun, on a busy machine as well
-            before_kill=lambda: told.append(subprocess.run(sought, capture_output=True, check=False).returncode),
+            before_kill=lambda: told.append(
+                subprocess.run(sought, capture_output=True, check=False, timeout=TIMEOUT_S).returncode
+            ),
         )
     assert told == [0], "it is told while the command, and with it all that it has started, can still be found"
     assert "killed" in caught.value.details
-    assert subprocess.run(sought, capture_output=True, check=False).returncode == 1
+    assert subprocess.run(sought, capture_output=True, check=False, timeout=TIMEOUT_S).returncode == 1
 
 
 def test_what_ends_others_waits_for_none_of_their_sessions(shell: Shell) -> None:
@@ -205,7 +208,10 @@ def test_each_failure_of_ssh_says_what_to_do(said: str, advice: str) -> None:
 def test_a_frame_takes_out_what_it_put_in() -> None:
     frame = Frame("m" * 32)
     done = subprocess.run(
-        ["sh", "-c", frame.command(["sh", "-c", "printf x >&2; exit 4"])], capture_output=True, check=False
+        ["sh", "-c", frame.command(["sh", "-c", "printf x >&2; exit 4"])],
+        capture_output=True,
+        check=False,
+        timeout=TIMEOUT_S,
     )
     late = done.stderr + b"late"
     outcome = frame.outcome(b"noise\n" + late)
