@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from time import monotonic
 
 from benchmarks.measuring import Row
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.values.state import Instance
+from tests.processes import killed_at_end
 
 RUNS = 5
 COUNT = 10
+TIMEOUT_S = 300
 IMAGE = "debian/12"
 LAB = "benchmark"
 
@@ -51,10 +54,14 @@ def _ours(provider: Provider) -> float:
 def _theirs() -> float:
     names = [f"benchmark-{number}" for number in range(COUNT)]
     started = monotonic()
-    launched = [subprocess.Popen(["incus", "-q", "launch", IMAGE, name]) for name in names]
-    codes = [one.wait() for one in launched]
-    taken = monotonic() - started
-    subprocess.run(["incus", "-q", "delete", "--force", *names], check=True, timeout=300)
+    with ExitStack() as stack:
+        launched = [
+            stack.enter_context(killed_at_end(subprocess.Popen(["incus", "-q", "launch", IMAGE, name])))
+            for name in names
+        ]
+        codes = [launch.wait(TIMEOUT_S) for launch in launched]
+        taken = monotonic() - started
+    subprocess.run(["incus", "-q", "delete", "--force", *names], check=True, timeout=TIMEOUT_S)
     if any(codes):
         raise RuntimeError(f"incus launch ended with {codes}")
     return taken

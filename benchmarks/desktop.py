@@ -17,6 +17,7 @@ from benchmarks.measuring import Row, say
 from provisioner.providers import provider_for
 from provisioner.values.state import Instance
 from tests.desktop_lab import DesktopLab
+from tests.processes import awaited_at_end
 
 IMAGE = "debian/12"
 """The service's own default."""
@@ -76,8 +77,10 @@ def _round() -> dict[str, float]:
 def _brought_up(lab: DesktopLab) -> dict[str, float]:
     began = monotonic()
     command = [*PROVISION, "up", "--yes", "--json"]
-    with subprocess.Popen(
-        command, cwd=lab.folder, env={**os.environ, **lab.environment}, stdout=subprocess.PIPE, text=True
+    with awaited_at_end(
+        subprocess.Popen(
+            command, cwd=lab.folder, env={**os.environ, **lab.environment}, stdout=subprocess.PIPE, text=True
+        )
     ) as running:
         proof_s = length_of(PROOF, (json.loads(line) for line in running.stdout or ()), monotonic)
     if running.returncode:

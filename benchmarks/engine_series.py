@@ -16,12 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from provisioner.models import tiny
+from tests.processes import killed_at_end
 
 TRIALS = 60
 """As many as `bench` makes unless it is told otherwise."""
@@ -89,16 +90,11 @@ def other_work(*, is_there: bool) -> Iterator[None]:
     burst = f"import random, time\nwhile True:\n  end = time.monotonic() + random.uniform(0, {LONGEST_BURST_S})\n"
     burst += f"  while time.monotonic() < end: pass\n  time.sleep(random.uniform(0, {LONGEST_BURST_S}))\n"
     seeds = [chance.randrange(2**31) for _ in range(BURNERS if is_there else 0)]
-    started = [
-        subprocess.Popen([sys.executable, "-c", burst.replace("while", f"random.seed({seed})\nwhile", 1)])
-        for seed in seeds
-    ]
-    try:
+    with ExitStack() as stack:
+        for seed in seeds:
+            program = burst.replace("while", f"random.seed({seed})\nwhile", 1)
+            stack.enter_context(killed_at_end(subprocess.Popen([sys.executable, "-c", program])))
         yield
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
 
 
 def main() -> None:

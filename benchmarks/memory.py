@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import BIN, Row, say
+from tests.processes import killed_at_end
 
 MEMORY_SIZES = (1, 20)
 LARGE_ROUNDS = 1
@@ -36,12 +37,14 @@ def rows(labs: Labs, rounds: int, sizes: Sequence[int] = MEMORY_SIZES) -> list[R
 def _peak(lab: BenchLab, sample_s: float, what: str) -> float:
     say(f"memory: {what}")
     peak = 0.0
-    with subprocess.Popen(
-        [str(BIN / "provision"), "up", "--yes"],
-        cwd=lab.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    with killed_at_end(
+        subprocess.Popen(
+            [str(BIN / "provision"), "up", "--yes"],
+            cwd=lab.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     ) as running:
         while _is_running(running, sample_s):
             peak = max(peak, sum(map(_pss_mb, _tree(running.pid))))

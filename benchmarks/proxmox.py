@@ -13,6 +13,8 @@ from pathlib import Path
 from benchmarks.labs import Labs
 from benchmarks.measuring import BIN, ROOT, Cost, Row, cost, say
 from provisioner.providers.proxmox.access import SSH_CONFIG
+from tests.processes import killed_at_end
+from tests.waiting import PATIENCE_S
 
 WORLDS = ((10, 1000), (50, 1000), (100, 1000), (100, 0))
 """Containers of the lab, and of strangers, on one node."""
@@ -50,7 +52,9 @@ def _planned(folder: Path, owned: int) -> Cost:
 def _world(owned: int, strangers: int) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="bench-proxmox-") as folder:
         command = [sys.executable, "-m", "benchmarks.proxmox_world", folder, str(owned), str(strangers)]
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        with killed_at_end(
+            subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        ) as running:
             try:
                 if running.stdout is None or running.stdout.readline() != "ready\n":
                     raise RuntimeError("Unable to bring up a Proxmox to be measured with: see above")
@@ -58,4 +62,4 @@ def _world(owned: int, strangers: int) -> Iterator[Path]:
             finally:
                 if running.stdin is not None:
                     running.stdin.close()
-                running.wait()
+                running.wait(PATIENCE_S)

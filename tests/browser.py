@@ -14,6 +14,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
+from tests.processes import killed_at_end
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless",
@@ -132,10 +134,12 @@ def opened(browser: str, profile: Path) -> Iterator[Tab]:
 
     words = [browser, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
     silence = subprocess.DEVNULL
-    process = subprocess.Popen(words, preexec_fn=place, close_fds=False, stdout=silence, stderr=silence)  # noqa: PLW1509 - no other thread runs
-    os.close(read_it)
-    os.close(write_it)
-    try:
+    with killed_at_end(
+        subprocess.Popen(words, preexec_fn=place, close_fds=False, stdout=silence, stderr=silence),  # noqa: PLW1509 - no other thread runs
+        grace_s=30,
+    ):
+        os.close(read_it)
+        os.close(write_it)
         with os.fdopen(write_to, "wb") as to, os.fdopen(read_back, "rb") as back:
             tab = Tab(to, back)
             target = tab.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -143,6 +147,3 @@ def opened(browser: str, profile: Path) -> Iterator[Tab]:
             yield tab
             tab.session = ""
             tab.ask("Browser.close")
-    finally:
-        process.terminate()
-        process.wait(30)

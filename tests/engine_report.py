@@ -13,6 +13,7 @@ from typing import Any
 
 from provisioner.loads.terms import MIB
 from provisioner.values import paths
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 NAMES = {
@@ -45,18 +46,16 @@ def reported(server: Path, model: Path, context: int, *options: str) -> dict[str
     command = [str(server), "--model", str(model), "--ctx-size", str(context), "--port", str(_free_port())]
     command += ["--fit", "off", "--threads", "2", "--host", "127.0.0.1", "-v", *options]
     log = model.with_suffix(".log")
-    with log.open("w", encoding="utf-8") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
-    try:
+    with (
+        log.open("w", encoding="utf-8") as stream,
+        killed_at_end(subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)) as process,
+    ):
 
         def has_told() -> bool:
             assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")[-2000:]
             return LOADED.search(log.read_text(encoding="utf-8", errors="replace")) is not None
 
         wait_until(has_told, PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
     return _terms(log.read_text(encoding="utf-8", errors="replace").splitlines())
 
 

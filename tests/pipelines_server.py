@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.values import paths
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 ROLE = paths.roles() / "pipelines"
@@ -110,22 +111,25 @@ def pipelines_started(
         "PYTHONUNBUFFERED": "1",
         **(environment or {}),
     }
-    process = subprocess.Popen(
-        confined if os.geteuid() == 0 else command,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    server = Server(port, process)
-    reader = threading.Thread(target=_read, args=(server,), daemon=True)
-    reader.start()
-    try:
-        yield server
-    finally:
-        process.terminate()
-        process.wait(START_S)
-        reader.join()
+    with killed_at_end(
+        subprocess.Popen(
+            confined if os.geteuid() == 0 else command,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    ) as process:
+        server = Server(port, process)
+        reader = threading.Thread(target=_read, args=(server,), daemon=True)
+        reader.start()
+        try:
+            yield server
+        finally:
+            process.terminate()
+            process.wait(START_S)
+            reader.join(START_S)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 from provisioner.values import paths
 from tests.doubles.openai.rule_engine import RuleEngine
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 PROGRAMS = paths.roles() / "agent_team/programs"
@@ -139,17 +140,26 @@ def team_serving(
         **keys,
         **(environment or {}),
     }
-    process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    server = TeamServer(port, process)
-    reader = threading.Thread(target=_read, args=(server,), daemon=True)
-    reader.start()
-    try:
-        wait_until(lambda: _is_up(server), START_S)
-        yield server
-    finally:
-        process.terminate()
-        process.wait(START_S)
-        reader.join()
+    with killed_at_end(
+        subprocess.Popen(
+            command,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    ) as process:
+        server = TeamServer(port, process)
+        reader = threading.Thread(target=_read, args=(server,), daemon=True)
+        reader.start()
+        try:
+            wait_until(lambda: _is_up(server), START_S)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(START_S)
+            reader.join(START_S)
 
 
 def _read(server: TeamServer) -> None:

@@ -16,8 +16,10 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -25,6 +27,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance
 from tests.lab.far import WAYS, provider_by
+from tests.processes import awaited_at_end, killed_at_end
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
@@ -87,10 +90,12 @@ def test_a_file_is_read_and_written_without_a_pipe(container: str, tmp_path: Pat
 
 
 def test_output_comes_while_the_command_runs(container: str) -> None:
-    with subprocess.Popen(
-        words(container, "sh", "-c", "echo first; read line; echo $line"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    with awaited_at_end(
+        subprocess.Popen(
+            words(container, "sh", "-c", "echo first; read line; echo $line"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -121,10 +126,12 @@ def test_a_signal_ends_the_command_with_its_children(
     # Tests that run in the background ignore some signals, and their children would inherit that.
     heard = signal.signal(number, signal.default_int_handler)
     try:
-        process = subprocess.Popen(words(container, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        attached = killed_at_end(
+            subprocess.Popen(words(container, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        )
     finally:
         signal.signal(number, heard)
-    with process:
+    with attached as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(number)
@@ -134,8 +141,10 @@ def test_a_signal_ends_the_command_with_its_children(
 
 @pytest.mark.parametrize("script", ["yes", "echo first; sleep 71002; true"], ids=["that writes", "that is silent"])
 def test_a_reader_that_goes_away_ends_the_command_quietly(provider: IncusProvider, container: str, script: str) -> None:
-    with subprocess.Popen(
-        words(container, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    with killed_at_end(
+        subprocess.Popen(
+            words(container, "sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -177,20 +186,33 @@ def test_a_missing_container_is_named(provider: IncusProvider) -> None:
 
 
 class Terminal:
-    """A terminal of the test's own, with a command attached to it."""
+    """A terminal of the test's own, with a command attached to it; both end with the block of a ``with``."""
 
     def __init__(self, container: str, *command: str, term: str = "vt220") -> None:
         self.controller, self.device = pty.openpty()
         self.resize(33, 77)
         self.before = termios.tcgetattr(self.device)
         self.said = b""
-        self.process = subprocess.Popen(
-            self.call(container, *command),
-            stdin=self.device,
-            stdout=self.device,
-            stderr=self.device,
-            env={**os.environ, "TERM": term},
+        self.stack = ExitStack()
+        self.stack.callback(os.close, self.controller)
+        self.stack.callback(os.close, self.device)
+        self.process = self.stack.enter_context(
+            killed_at_end(
+                subprocess.Popen(
+                    self.call(container, *command),
+                    stdin=self.device,
+                    stdout=self.device,
+                    stderr=self.device,
+                    env={**os.environ, "TERM": term},
+                )
+            )
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
 
     def call(self, container: str, *command: str) -> tuple[str, ...]:
         """What attaches the command to a terminal."""
@@ -216,48 +238,45 @@ class Terminal:
     def ended(self) -> int:
         """The exit code, once it has ended; the terminal must be as it was."""
         code = self.process.wait(PATIENCE_S)
-        after = termios.tcgetattr(self.device)
-        os.close(self.device)
-        os.close(self.controller)
-        assert after == self.before
+        assert termios.tcgetattr(self.device) == self.before
         return code
 
 
 def test_a_shell_has_a_terminal_with_our_size_and_name(container: str) -> None:
-    terminal = Terminal(container, "/bin/bash", "--norc", "--noprofile")
-    terminal.expect("# ")
-    terminal.type("tty; echo $TERM; stty size\n")
-    terminal.expect("/dev/pts/")
-    terminal.expect("vt220")
-    terminal.expect("33 77")
-    terminal.resize(41, 101)
-    terminal.process.send_signal(signal.SIGWINCH)
-    terminal.type("sleep 0.2; stty size\n")
-    terminal.expect("41 101")
-    terminal.type("exit 5\n")
-    assert terminal.ended() == 5
+    with Terminal(container, "/bin/bash", "--norc", "--noprofile") as terminal:
+        terminal.expect("# ")
+        terminal.type("tty; echo $TERM; stty size\n")
+        terminal.expect("/dev/pts/")
+        terminal.expect("vt220")
+        terminal.expect("33 77")
+        terminal.resize(41, 101)
+        terminal.process.send_signal(signal.SIGWINCH)
+        terminal.type("sleep 0.2; stty size\n")
+        terminal.expect("41 101")
+        terminal.type("exit 5\n")
+        assert terminal.ended() == 5
 
 
 def test_ctrl_c_and_ctrl_d_are_the_shells_own(provider: IncusProvider, container: str) -> None:
-    terminal = Terminal(container, "/bin/sh", "-c", "PS1=ready- exec /bin/sh")
-    terminal.expect("ready-")
-    terminal.type("sleep 71004\n")
-    wait_until(lambda: is_running(provider, container, "^sleep 71004"))
-    terminal.type("\x03")
-    terminal.expect("ready-")
-    terminal.type("echo $?\n")
-    terminal.expect("130")
-    terminal.expect("ready-")
-    terminal.type("\x04")
-    assert terminal.ended() == 0
+    with Terminal(container, "/bin/sh", "-c", "PS1=ready- exec /bin/sh") as terminal:
+        terminal.expect("ready-")
+        terminal.type("sleep 71004\n")
+        wait_until(lambda: is_running(provider, container, "^sleep 71004"))
+        terminal.type("\x03")
+        terminal.expect("ready-")
+        terminal.type("echo $?\n")
+        terminal.expect("130")
+        terminal.expect("ready-")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
 
 
 def test_a_terminal_is_restored_when_we_are_ended(provider: IncusProvider, container: str) -> None:
-    terminal = Terminal(container, "/bin/sh", "-c", "echo begun; sleep 71005; true")
-    terminal.expect("begun")
-    terminal.process.send_signal(signal.SIGTERM)
-    assert terminal.ended() == 130
-    wait_until(lambda: not is_running(provider, container, "sleep 71005"))
+    with Terminal(container, "/bin/sh", "-c", "echo begun; sleep 71005; true") as terminal:
+        terminal.expect("begun")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 130
+        wait_until(lambda: not is_running(provider, container, "sleep 71005"))
 
 
 def test_a_terminal_is_restored_when_the_container_goes_away(provider: IncusProvider) -> None:
@@ -267,9 +286,9 @@ def test_a_terminal_is_restored_when_the_container_goes_away(provider: IncusProv
     try:
         provider.start(one)
         provider.wait_until_ready(one)
-        terminal = Terminal(one.name, "/bin/sh", "-c", "echo begun; sleep 71006; true")
-        terminal.expect("begun")
-        provider.stop(one, timeout_s=0.0)
-        assert terminal.ended() != 0
+        with Terminal(one.name, "/bin/sh", "-c", "echo begun; sleep 71006; true") as terminal:
+            terminal.expect("begun")
+            provider.stop(one, timeout_s=0.0)
+            assert terminal.ended() != 0
     finally:
         provider.delete(one)

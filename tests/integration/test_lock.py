@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 import pytest
 
 from provisioner.lock import held
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.errors import LockedError, PreflightError
+from tests.processes import killed_at_end
 
 TIMEOUT_S = 120
 pytestmark = [pytest.mark.incus, pytest.mark.guarantee("locks")]
@@ -52,13 +53,11 @@ except LockedError as error:
 """
 
 
+@dataclass(frozen=True)
 class Contender:
     """A process that takes the lock when told to, and ends when told to."""
 
-    def __init__(self, lab: str) -> None:
-        command = (sys.executable, "-c", CONTENDER, lab)
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.says() == "ready"
+    process: subprocess.Popen[str]
 
     def says(self) -> str:
         """Its next line."""
@@ -71,10 +70,15 @@ class Contender:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
-    def end(self) -> None:
-        """Be sure that it is gone."""
-        self.process.kill()
-        self.process.communicate()
+
+@contextmanager
+def contender(lab: str) -> Iterator[Contender]:
+    """A process that waits for the word to take the lock; it is gone after the block."""
+    command = (sys.executable, "-c", CONTENDER, lab)
+    with killed_at_end(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as process:
+        started = Contender(process)
+        assert started.says() == "ready"
+        yield started
 
 
 @pytest.fixture
@@ -97,11 +101,7 @@ def lab(box: IncusProvider) -> Iterator[str]:
 def contenders(lab: str) -> Iterator[list[Contender]]:
     """Processes that want the lock, and wait for the word to take it."""
     with ExitStack() as stack:
-        found = []
-        for _ in range(CONTENDERS):
-            found.append(Contender(lab))
-            stack.callback(found[-1].end)
-        yield found
+        yield [stack.enter_context(contender(lab)) for _ in range(CONTENDERS)]
 
 
 def names(box: IncusProvider, lab: str) -> list[str]:
@@ -113,10 +113,9 @@ def test_of_sixteen_at_once_one_wins(
     box: IncusProvider, lab: str, contenders: list[Contender], is_dead_one_there: bool
 ) -> None:
     if is_dead_one_there:
-        dead = Contender(lab)
-        dead.go_on()
-        assert dead.says() == "held"
-        dead.end()
+        with contender(lab) as dead:
+            dead.go_on()
+            assert dead.says() == "held"
     for one in contenders:
         one.go_on()
     said = {one.process.pid: one.says() for one in contenders}
@@ -134,13 +133,11 @@ def test_of_sixteen_at_once_one_wins(
 
 
 def test_a_killed_run_is_followed_at_once_and_nothing_is_left(box: IncusProvider, lab: str) -> None:
-    killed = Contender(lab)
-    killed.go_on()
-    assert killed.says() == "held"
-    with pytest.raises(LockedError), held({"box": box}, lab, "up", say=print):
-        pytest.fail("two hold it")
-    os.kill(killed.process.pid, signal.SIGKILL)
-    killed.end()
+    with contender(lab) as killed:
+        killed.go_on()
+        assert killed.says() == "held"
+        with pytest.raises(LockedError), held({"box": box}, lab, "up", say=print):
+            pytest.fail("two hold it")
     assert names(box, lab) == [f"provisioner-lock-{lab}-1"]
     began = time.monotonic()
     with held({"box": box}, lab, "up", say=print) as lease:
@@ -175,19 +172,16 @@ while host.renew_lock({name!r}, {ELSEWHERE!r} | {{"heartbeat": str(count)}}):
     print(count, flush=True)
     time.sleep({HEARTBEAT_S})
 """
-    with subprocess.Popen((sys.executable, "-c", code), stdout=subprocess.PIPE, text=True) as other:
-        try:
-            assert other.stdout
-            other.stdout.readline()
-            with (
-                pytest.raises(LockedError) as caught,
-                held({"box": box}, lab, "up", say=print, heartbeat_s=HEARTBEAT_S, patience_s=30),
-            ):
-                pytest.fail("two hold it")
-            assert ELSEWHERE["holder"] in caught.value.details
-            assert names(box, lab) == [name]
-        finally:
-            other.kill()
+    with killed_at_end(subprocess.Popen((sys.executable, "-c", code), stdout=subprocess.PIPE, text=True)) as other:
+        assert other.stdout
+        other.stdout.readline()
+        with (
+            pytest.raises(LockedError) as caught,
+            held({"box": box}, lab, "up", say=print, heartbeat_s=HEARTBEAT_S, patience_s=30),
+        ):
+            pytest.fail("two hold it")
+        assert ELSEWHERE["holder"] in caught.value.details
+        assert names(box, lab) == [name]
 
 
 def test_the_heartbeat_moves_and_says_who_it_is_to_people(box: IncusProvider, lab: str) -> None:

@@ -23,6 +23,7 @@ from provisioner.values.state import Device, Instance
 from tests.doubles.proxmox.fixture import PveHost
 from tests.doubles.proxmox.incus_containers import MAKER, IncusContainers
 from tests.integration.test_attach import Terminal
+from tests.processes import awaited_at_end, killed_at_end
 from tests.waiting import wait_until
 
 TIMEOUT_S = 120
@@ -260,7 +261,7 @@ def test_attached_streams_and_the_exit_code_are_the_commands_own(pve_host: PveHo
 
 def test_attached_output_comes_while_the_command_runs(pve_host: PveHost, vmid: int) -> None:
     call = words(pve_host, vmid, "sh", "-c", "echo first; read line; echo $line")
-    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with awaited_at_end(subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"first\n"
@@ -286,10 +287,10 @@ def test_a_signal_ends_the_attached_command_with_its_children(
     heard = signal.signal(number, signal.default_int_handler)
     try:
         call = words(pve_host, vmid, "sh", "-c", script)
-        process = subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        running = killed_at_end(subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
     finally:
         signal.signal(number, heard)
-    with process:
+    with running as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(number)
@@ -301,11 +302,13 @@ def test_a_signal_ends_the_attached_command_with_its_children(
 def test_a_reader_that_goes_away_ends_the_attached_command_quietly(
     pve_host: PveHost, shell: Shell, vmid: int, script: str
 ) -> None:
-    with subprocess.Popen(
-        words(pve_host, vmid, "sh", "-c", script),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    with killed_at_end(
+        subprocess.Popen(
+            words(pve_host, vmid, "sh", "-c", script),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -338,31 +341,31 @@ def test_a_shell_has_a_terminal_with_our_size_and_name(
     pve_host: PveHost, vmid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PveTerminal, "host", pve_host, raising=False)
-    terminal = PveTerminal(str(vmid), "/bin/bash", "--norc", "--noprofile")
-    terminal.expect("# ")
-    terminal.type("tty; echo $TERM $WORD; stty size\n")
-    terminal.expect("/dev/pts/")
-    terminal.expect("vt220 a b")
-    terminal.expect("33 77")
-    terminal.resize(41, 101)
-    terminal.process.send_signal(signal.SIGWINCH)
-    terminal.type("sleep 0.5; stty size\n")
-    terminal.expect("41 101")
-    terminal.type("ls -A /tmp | grep -c tmp\n")
-    terminal.expect("0\r\n")
-    terminal.type("exit 5\n")
-    assert terminal.ended() == 5
+    with PveTerminal(str(vmid), "/bin/bash", "--norc", "--noprofile") as terminal:
+        terminal.expect("# ")
+        terminal.type("tty; echo $TERM $WORD; stty size\n")
+        terminal.expect("/dev/pts/")
+        terminal.expect("vt220 a b")
+        terminal.expect("33 77")
+        terminal.resize(41, 101)
+        terminal.process.send_signal(signal.SIGWINCH)
+        terminal.type("sleep 0.5; stty size\n")
+        terminal.expect("41 101")
+        terminal.type("ls -A /tmp | grep -c tmp\n")
+        terminal.expect("0\r\n")
+        terminal.type("exit 5\n")
+        assert terminal.ended() == 5
 
 
 def test_a_terminal_is_restored_when_we_are_ended(
     pve_host: PveHost, shell: Shell, vmid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PveTerminal, "host", pve_host, raising=False)
-    terminal = PveTerminal(str(vmid), "/bin/sh", "-c", "echo begun; sleep 71005; true")
-    terminal.expect("begun")
-    terminal.process.send_signal(signal.SIGTERM)
-    assert terminal.ended() == 130
-    wait_until(lambda: not is_running(shell, vmid, "sleep 71005"))
+    with PveTerminal(str(vmid), "/bin/sh", "-c", "echo begun; sleep 71005; true") as terminal:
+        terminal.expect("begun")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 130
+        wait_until(lambda: not is_running(shell, vmid, "sleep 71005"))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 from pathlib import Path
 
@@ -12,9 +11,12 @@ import pytest
 
 from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
+from tests.processes import killed_at_end
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 1200
+GRACE_S = 60
+"""What Molecule and its Ansible have to end in order; then they are killed."""
 NAMES = sorted(page.parent.name for page in ROOT.glob("molecule/*/molecule.yml"))
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 FAILED_STEP = re.compile(r"Return code: [1-9]")
@@ -25,26 +27,25 @@ SHOWN_LINES = 120
 def molecule(*arguments: str, log: Path) -> int:
     """Run Molecule with its output in ``log``; its exit code, or 124 when it took longer than ``TIMEOUT_S``."""
     command = ("molecule", *arguments)
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | ansible_environment(ROOT),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    with (
+        log.open("ab") as output,
+        killed_at_end(
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | ansible_environment(ROOT),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ),
+            grace_s=GRACE_S,
+        ) as process,
+    ):
         try:
             return process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
             return 124
-        except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
-            raise
 
 
 def what_failed(log: str) -> str:

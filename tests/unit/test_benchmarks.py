@@ -23,6 +23,7 @@ from provisioner.bench import FORMATS, Ask, Run, Series
 from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.workflow.benching import Speaker
+from tests.processes import killed_at_end
 
 GOAL = Goal("noop", "a / b", 0.5)
 
@@ -171,14 +172,14 @@ def test_what_is_linear_in_ours_has_a_ratio_of_one(monkeypatch: pytest.MonkeyPat
 def test_memory_is_that_of_the_whole_tree_of_processes() -> None:
     child = "x = bytearray(60_000_000); print(1, flush=True); input()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    with subprocess.Popen(
-        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    with killed_at_end(
+        subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     ) as running:
         assert running.stdout is not None
         running.stdout.readline()
         tree = memory._tree(running.pid)
         held = sum(map(memory._pss_mb, tree))
-        running.communicate("\n")
+        running.communicate("\n", timeout=60)
     assert len(tree) == 2
     assert 60 < held < 200
 

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.processes import killed_at_end
+
 SHARED = Path(__file__).resolve().parents[2] / "molecule" / "shared"
 GOES_ON_S = 1.0
 
@@ -90,7 +92,9 @@ def told(folder: Path, program: str, fails: str, *words: str) -> dict[str, Any]:
     stop = folder / "stop"
     with engine(fails) as port:
         command = [sys.executable, str(SHARED / program), str(port), "3", str(stop), *words]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as load:
+        with killed_at_end(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        ) as load:
             time.sleep(GOES_ON_S)
             stop.touch()
             said, _ = load.communicate(timeout=60)

@@ -24,6 +24,7 @@ from provisioner.providers.fake import FakeProvider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.errors import ExitCode, LockedError, PreflightError, ProviderError
+from tests.processes import awaited_at_end
 from tests.waiting import wait_until
 
 LAB = "homelab"
@@ -52,7 +53,7 @@ def left_by(holder: Holder, **more: str) -> dict[str, str]:
 @pytest.fixture
 def ended() -> Holder:
     """A process of this machine that ran and ended."""
-    with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as process:
+    with awaited_at_end(subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE)) as process:
         started = _start_of(process.pid)
     return replace(this_process("up"), pid=process.pid, start=started)
 
@@ -168,7 +169,7 @@ def test_a_process_id_that_was_given_again_is_not_its_holder(box: FakeProvider) 
 
 
 def test_a_process_that_has_ended_and_was_not_asked_for_is_dead(box: FakeProvider) -> None:
-    with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as zombie:
+    with awaited_at_end(subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE)) as zombie:
         dead = replace(this_process("up"), pid=zombie.pid, start=_start_of(zombie.pid))
         box.create_lock(FIRST, left_by(dead))
         with pytest.raises(LockedError), lock(box):

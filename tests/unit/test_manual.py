@@ -21,6 +21,7 @@ from provisioner import generate
 from provisioner.cli.app import VERBS, app
 from provisioner.manual import installed_files, manual_page, roff
 from provisioner.values.errors import ExitCode
+from tests.processes import killed_at_end
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = manual_page(app)
@@ -162,15 +163,17 @@ def test_bash_completes_a_verb_at_the_tab_key(path_with_provision: str, tmp_path
     controller, terminal = pty.openpty()
     environment = os.environ | {"PATH": path_with_provision, "TERM": "dumb", "PS1": "", "HOME": str(tmp_path)}
     command = ("bash", "--norc", "--noprofile", "-i")
-    with subprocess.Popen(
-        command,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        cwd=tmp_path,
-        env=environment,
-        start_new_session=True,
-    ) as shell:
+    with killed_at_end(
+        subprocess.Popen(
+            command,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            cwd=tmp_path,
+            env=environment,
+            start_new_session=True,
+        )
+    ):
         os.close(terminal)
         try:
             os.write(controller, f"bind 'set bell-style none'; . {BASH}; echo rea''dy\n".encode())
@@ -178,7 +181,6 @@ def test_bash_completes_a_verb_at_the_tab_key(path_with_provision: str, tmp_path
             os.write(controller, b"provision pl\t")
             assert "provision plan " in until(controller, "plan ")
         finally:
-            shell.kill()
             os.close(controller)
 
 

@@ -15,6 +15,7 @@ from provisioner.runner import PlaybookResult, TaskEvent, ansible_environment, r
 from provisioner.values import paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.state import Secret
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 CANARY = "CANARY-7f3a-value"
@@ -199,13 +200,11 @@ def test_ansible_ends_with_a_run_that_is_killed_or_interrupted(tmp_path: Path, n
 """
     run = f"run_playbook({_playbook(tmp_path, tasks)!r}, {INVENTORY!r}, folder=Path({str(lab)!r}))"
     program = f"from pathlib import Path\nfrom provisioner.runner import run_playbook\n{run}"
-    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
-    try:
+    with killed_at_end(subprocess.Popen([sys.executable, "-c", program], start_new_session=True)) as process:
         wait_until(begun.exists)
         assert left_in(lab)
-    finally:
         process.send_signal(number)
-        process.wait()
+        process.wait(60)
     wait_until(lambda: not left_in(lab), timeout_s=20)
 
 

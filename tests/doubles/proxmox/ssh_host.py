@@ -19,6 +19,7 @@ from pathlib import Path
 
 from provisioner.values import paths
 from tests.lab.incus import Lab
+from tests.processes import killed_at_end
 
 PACKAGES = ("openssh-server", "libwrap0")
 START_TIMEOUT_S = 20
@@ -125,16 +126,16 @@ def ssh_host(lab: Lab, folder: Path, path: Path, ca: Path | None = None) -> Iter
     }
     # It dies with us: the kernel kills it, and with it, the first of its process namespace, all its sessions.
     dying = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    with (folder / "sshd.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*dying, "sh", "-c", INSIDE], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-    try:
+    with (
+        (folder / "sshd.log").open("wb") as log,
+        killed_at_end(
+            subprocess.Popen(
+                [*dying, "sh", "-c", INSIDE], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        ) as process,
+    ):
         _wait(host, process)
         yield host
-    finally:
-        process.kill()
-        process.wait()
 
 
 def server_program() -> tuple[Path, str]:

@@ -19,6 +19,7 @@ from typing import Any
 from provisioner.repair.record import Record
 from provisioner.repair.record_json import record_of
 from tests.doubles.corosync.cluster import Cluster
+from tests.processes import killed_at_end
 
 LIMIT_S = 900.0
 PROGRAM = str(Path(sys.executable).parent / "provision")
@@ -87,28 +88,30 @@ class Hand:
         """Rejoin ``node``; when the step with that id begins ``do`` something; ``AssertionError``: it did not begin."""
         is_past = step in self.begun(node)  # in an attempt before: the record is fresh once this one begins its steps
         command = [PROGRAM, "cluster", "rejoin", node, self.host(), "--yes", "--json", *options]
-        run = subprocess.Popen(
-            command,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert run.stdout
-        assert run.stderr
         out = ""
         is_done = False
-        for line in run.stdout:
-            out += line
-            has_begun = step in self.begun(node)
-            is_past = is_past and has_begun
-            if has_begun and not is_past and not is_done:
-                is_done = True
-                do(run)
-        err = run.stderr.read()
-        run.wait(LIMIT_S)
+        with killed_at_end(
+            subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        ) as run:
+            assert run.stdout
+            assert run.stderr
+            for line in run.stdout:
+                out += line
+                has_begun = step in self.begun(node)
+                is_past = is_past and has_begun
+                if has_begun and not is_past and not is_done:
+                    is_done = True
+                    do(run)
+            err = run.stderr.read()
+            run.wait(LIMIT_S)
         assert is_done, out + err
         return Ended(run.returncode, out, err)
 
@@ -150,7 +153,7 @@ class Hand:
             yield
         finally:
             ended.set()
-            thread.join()
+            thread.join(LIMIT_S)
 
 
 def command_lines() -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 from tests.doubles.corosync.cluster import Cluster
 from tests.integration.cluster.cluster_box import provision, stream_of
 from tests.integration.cluster.rejoin_lab import PROGRAM
+from tests.processes import killed_at_end
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 
@@ -49,18 +51,18 @@ def test_watch_goes_on_when_the_node_that_it_asks_loses_power(cluster: Cluster, 
     environment = {**os.environ, **cluster.environment, "XDG_STATE_HOME": str(tmp_path)}
     address = cluster.node("pve1").address
     words = ["cluster", "watch", f"root@{address}", "--interval", "1", "--json"]
-    with subprocess.Popen([PROGRAM, *words], env=environment, stdout=subprocess.PIPE, text=True) as watch:
+    with killed_at_end(
+        subprocess.Popen([PROGRAM, *words], env=environment, stdout=subprocess.PIPE, text=True),
+        grace_s=PATIENCE_S,
+    ) as watch:
         assert watch.stdout
-        try:
-            lines = map(json.loads, watch.stdout)
-            assert any(one["type"] == "look" for one in lines)
-            cluster.power_off("pve1")
-            ended = provision(environment, "cluster", "check", f"root@{address}")
-            assert ended.returncode == 4, ended.stderr
-            assert any((one["type"], one.get("kind"), one.get("node")) == LOST for one in lines)
-            assert watch.poll() is None
-        finally:
-            watch.terminate()
+        lines = map(json.loads, watch.stdout)
+        assert any(one["type"] == "look" for one in lines)
+        cluster.power_off("pve1")
+        ended = provision(environment, "cluster", "check", f"root@{address}")
+        assert ended.returncode == 4, ended.stderr
+        assert any((one["type"], one.get("kind"), one.get("node")) == LOST for one in lines)
+        assert watch.poll() is None
 
 
 @pytest.mark.slow

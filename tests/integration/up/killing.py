@@ -7,38 +7,42 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.integration.up.quickstart_lab import Lab
+from tests.processes import killed_at_end
 
 ORPHAN_S = 15.0
 """So long Ansible may take to end after the run that began it."""
 
 
-def begin(lab: Lab) -> subprocess.Popen[bytes]:
-    """An ``up`` of the lab that goes on beside the test."""
+def begun(lab: Lab) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """An ``up`` of the lab that goes on beside the test, at most until the end of the block."""
     command = [str(Path(sys.executable).parent / "provision"), "up", "--yes"]
-    return subprocess.Popen(
-        command,
-        cwd=lab.folder,
-        env={**os.environ, **lab.environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+    return killed_at_end(
+        subprocess.Popen(
+            command,
+            cwd=lab.folder,
+            env={**os.environ, **lab.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     )
 
 
 def killed_after(lab: Lab, seconds: float, number: signal.Signals) -> bool:
     """Whether the run was still under way when it was killed."""
-    run = begin(lab)
-    try:
-        run.wait(seconds)
-    except subprocess.TimeoutExpired:
-        run.send_signal(number)
-        run.wait(60)
-        wait_until_gone(f"/run-{run.pid}-")
-        return True
+    with begun(lab) as run:
+        try:
+            run.wait(seconds)
+        except subprocess.TimeoutExpired:
+            run.send_signal(number)
+            run.wait(60)
+            wait_until_gone(f"/run-{run.pid}-")
+            return True
     return False
 
 

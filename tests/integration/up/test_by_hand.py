@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.integration.up.quickstart_lab import Lab
 from tests.lab import remains
 from tests.lab.incus import RUN, lab_beside, prepare, take_down, turn
 from tests.lab.incus import Lab as Incus
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 TIMEOUT_S = 120
@@ -108,19 +110,23 @@ def test_a_container_whose_mark_is_not_ours_is_left_alone(lab: Lab, mark: str) -
     assert json.loads(lab.incus("query", "/1.0/instances/hand-one")) == before
 
 
-def controller(lab: Lab, folder: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """``provision up --yes`` of the same file from another folder, under way."""
+def controller(
+    lab: Lab, folder: Path, environment: Mapping[str, str] | None = None
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """``provision up --yes`` of the same file from another folder, under way until the end of the block."""
     folder.mkdir(exist_ok=True)
     for name in ("homelab.yml", "secrets.env"):
         shutil.copy2(lab.folder / name, folder / name)
-    return subprocess.Popen(
-        [PROVISION, "up", "--yes"],
-        cwd=folder,
-        env={**os.environ, **lab.environment, **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    return killed_at_end(
+        subprocess.Popen(
+            [PROVISION, "up", "--yes"],
+            cwd=folder,
+            env={**os.environ, **lab.environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     )
 
 
@@ -129,8 +135,8 @@ def test_of_two_controllers_one_works_and_the_other_names_it(lab: Lab, tmp_path:
     lab.incus("delete", "--force", "hand-one")
     (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK if clock == "wrong" else "", encoding="utf-8")
     wrong = {"PYTHONPATH": str(tmp_path)}
-    runs = [controller(lab, tmp_path / "a", wrong), controller(lab, tmp_path / "b")]
-    ended = {run.pid: (*run.communicate(timeout=300), run.returncode) for run in runs}
+    with controller(lab, tmp_path / "a", wrong) as one, controller(lab, tmp_path / "b") as other:
+        ended = {run.pid: (*run.communicate(timeout=300), run.returncode) for run in (one, other)}
     assert sorted(code for *_, code in ended.values()) == [0, 5], ended
     (winner,) = (pid for pid, (*_, code) in ended.items() if code == 0)
     (words,) = (err for _, err, code in ended.values() if code == 5)
@@ -146,11 +152,9 @@ def test_a_controller_whose_clock_is_wrong_finds_nothing_to_do(lab: Lab, tmp_pat
         [sys.executable, "-c", "import time; print(time.time())"], env=environment, timeout=TIMEOUT_S
     )
     assert float(told) - time.time() == pytest.approx(WRONG_S, abs=5)
-    out, err, code = "", "", None
-    run = controller(lab, tmp_path / "a", {"PYTHONPATH": str(tmp_path)})
-    out, err = run.communicate(timeout=300)
-    code = run.returncode
-    assert (code, "No changes" in out) == (0, True), out + err
+    with controller(lab, tmp_path / "a", {"PYTHONPATH": str(tmp_path)}) as run:
+        out, err = run.communicate(timeout=300)
+    assert (run.returncode, "No changes" in out) == (0, True), out + err
 
 
 def with_python_in_reach(place: Path) -> list[str]:

@@ -17,6 +17,7 @@ from provisioner.models import tiny
 from tests.integration.up.killing import killed_after
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, Ran, sh
 from tests.lab.incus import Lab as Incus
+from tests.processes import killed_at_end
 
 pytestmark = pytest.mark.incus
 
@@ -142,7 +143,9 @@ def while_asked(lab: Lab, happening: Callable[[], object], models: str = "fast,c
     root.write_text(lab.provision("show", "--ca").out, encoding="utf-8")
     words = ["443", str(CLIENTS), str(stop), "model", str(key), models]
     words += ["--at", lab.address(DOOR), "--site", SITE, "--ca", str(root), "--slowly", "0.8", "--keep"]
-    with subprocess.Popen([sys.executable, str(LOAD), *words], stdout=subprocess.PIPE, text=True) as load:
+    with killed_at_end(
+        subprocess.Popen([sys.executable, str(LOAD), *words], stdout=subprocess.PIPE, text=True)
+    ) as load:
         try:
             happening()
         finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.up.killing import begin, killed_after
+from tests.integration.up.killing import begun, killed_after
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
@@ -94,10 +94,10 @@ def test_a_killed_run_is_brought_to_its_end(lab: Lab, step: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_run_ends_in_order_and_is_brought_to_its_end(lab: Lab, number: signal.Signals) -> None:
     destroy(lab)
-    run = begin(lab)
-    wait_for_ansible(run)
-    run.send_signal(number)
-    assert run.wait(60) == 130
+    with begun(lab) as run:
+        wait_for_ansible(run)
+        run.send_signal(number)
+        assert run.wait(60) == 130
     assert list((lab.folder / ".provision").glob("run-*")) == []
     profiles = lab.incus("profile", "list", "--format", "csv")
     assert "provisioner-lock-kill" not in profiles

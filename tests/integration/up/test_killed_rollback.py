@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus]
@@ -53,13 +54,19 @@ def left(lab: Lab) -> list[str]:
 def test_a_rollback_that_was_killed_with_its_container_stopped_has_it_run_again(lab: Lab) -> None:
     lab.incus("exec", NAME, "--", "touch", "/root/broken")
     command = [str(Path(sys.executable).parent / "provision"), *ROLLBACK]
-    run = subprocess.Popen(
-        command, cwd=lab.folder, env={**os.environ, **lab.environment}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    wait_until(lambda: state(lab) == "Stopped")
-    run.send_signal(signal.SIGKILL)
-    assert run.wait(60) == -signal.SIGKILL
+    with killed_at_end(
+        subprocess.Popen(
+            command,
+            cwd=lab.folder,
+            env={**os.environ, **lab.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    ) as run:
+        wait_until(lambda: state(lab) == "Stopped")
+        run.send_signal(signal.SIGKILL)
+        assert run.wait(60) == -signal.SIGKILL
     assert "provisioner-unfinished-killback_killback-one" in left(lab)
     again = lab.provision(*ROLLBACK)
     assert again.code == 0, again.out + again.err

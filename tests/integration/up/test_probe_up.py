@@ -26,6 +26,7 @@ from provisioner.values.errors import ExitCode
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
@@ -92,20 +93,19 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def probing(lab: Lab) -> Iterator[subprocess.Popen[str]]:
     """A run of ``probe``, whose output can be read while it goes on; it is ended afterwards."""
     command = [str(Path(sys.executable).parent / "provision"), "probe", ENGINE, *RANGE, "--yes", "--json"]
-    with subprocess.Popen(
-        command,
-        cwd=lab.folder,
-        env={**os.environ, **lab.environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs
+    with killed_at_end(
+        subprocess.Popen(
+            command,
+            cwd=lab.folder,
+            env={**os.environ, **lab.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs
+        )
     ) as run:
-        try:
-            yield run
-        finally:
-            run.kill()
+        yield run
 
 
 def killed_in_its_second_try(lab: Lab) -> list[int]:

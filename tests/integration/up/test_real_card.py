@@ -17,6 +17,7 @@ from provisioner.models import tiny as tiny_model
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.test_device_proof import LARGE, repeated
 from tests.lab.incus import Lab as Incus
+from tests.processes import awaited_at_end
 
 pytestmark = [pytest.mark.gpu]
 
@@ -74,8 +75,8 @@ def test_memory_that_a_process_takes_is_seen_to_grow() -> None:
     """Any NVIDIA card will do, without containers: what the driver really prints is read, and means what we think."""
     before = said_of_nvidia()
     first = uses_in(before)[0]
-    with subprocess.Popen(
-        [sys.executable, "-c", TAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    with awaited_at_end(
+        subprocess.Popen([sys.executable, "-c", TAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     ) as taker:
         assert taker.stdout
         assert taker.stdin

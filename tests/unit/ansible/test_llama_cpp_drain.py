@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import killed_at_end
+
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/llama_cpp/programs/drain.py"
 KEY = "canary-key"
 
@@ -218,9 +220,8 @@ def started(engine: Engine, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]
     key = tmp_path / "key"
     key.write_text(f"{KEY}\nits-former-key\n", encoding="utf-8")
     words = ["--port", "1", "--port", str(engine.port), "--api-key-file", str(key), "--slots"]
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words]) as process:
+    with killed_at_end(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words])) as process:
         yield process
-        process.kill()
 
 
 def program(pid: int | None) -> subprocess.CompletedProcess[str]:
@@ -256,7 +257,7 @@ def test_a_key_that_cannot_be_read_is_no_rest(started: subprocess.Popen[bytes], 
 def test_the_program_waits_for_no_server_that_has_ended(engine: Engine, started: subprocess.Popen[bytes]) -> None:
     engine.slots[""] = [True]
     started.kill()
-    started.wait()
+    started.wait(60)
     for pid in (started.pid, None):
         done = program(pid)
         assert (done.returncode, done.stderr, engine.asked) == (0, "", [])

@@ -9,7 +9,8 @@ import json
 import stat
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from provisioner.report.rdp import Client, Desktop, client, rdp_text
 from provisioner.screens import MOST_BYTES
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution
+from tests.processes import killed_at_end
 from tests.unit.cli.conftest import World
 
 WORD = "canary-penny-41c2"
@@ -182,19 +184,21 @@ def test_open_says_as_json_where_it_is(desk: World) -> None:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[subprocess.Popen[bytes]]:
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A screen, no client but those that a test writes, and the programs that were started."""
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setenv("PATH", str(tmp_path))
     programs: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
-    def remembered(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
-        programs.append(popen(*args, **named))
-        return programs[-1]
+    with ExitStack() as stack:
 
-    monkeypatch.setattr(subprocess, "Popen", remembered)
-    return programs
+        def remembered(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
+            programs.append(stack.enter_context(killed_at_end(popen(*args, **named))))
+            return programs[-1]
+
+        monkeypatch.setattr(subprocess, "Popen", remembered)
+        yield programs
 
 
 def program(tmp_path: Path, name: str, script: str) -> Path:

@@ -15,6 +15,7 @@ import pytest
 from provisioner.cli.inside import LOGIN_SHELL
 from provisioner.providers.fake import Container
 from provisioner.values.state import Execution, Instance, InstanceKind
+from tests.processes import killed_at_end
 from tests.unit.cli.conftest import ENGINE_KEY, World
 
 JOURNAL = "2026-11-20T12:00:00+0000 box unit[7]: "
@@ -285,7 +286,7 @@ def test_following_hears_at_once_that_nobody_reads_any_more() -> None:
         "    os.write(1, b'%d' % len(selector.select(0)))\n"
         "    sys.exit(0 if selector.select(20) else 1)\n"
     )
-    with subprocess.Popen((sys.executable, "-c", program), stdout=writing) as process:
+    with killed_at_end(subprocess.Popen((sys.executable, "-c", program), stdout=writing)) as process:
         os.close(writing)
         assert os.read(reading, 1) == b"0"
         os.close(reading)

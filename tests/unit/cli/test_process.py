@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import awaited_at_end
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY
 
 WAITING = """\
@@ -44,12 +45,14 @@ def test_a_signal_ends_it_with_130_and_a_summary(lab: Path, number: signal.Signa
     # Tests that run in the background ignore some signals, and their children would inherit that.
     heard = signal.signal(number, signal.default_int_handler)
     try:
-        process = subprocess.Popen(
-            (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+        waiting = awaited_at_end(
+            subprocess.Popen(
+                (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+            )
         )
     finally:
         signal.signal(number, heard)
-    with process:
+    with waiting as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(number)
@@ -61,12 +64,14 @@ def test_a_signal_ends_it_with_130_and_a_summary(lab: Path, number: signal.Signa
 def test_nohup_means_that_a_closed_terminal_ends_nothing(lab: Path) -> None:
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        process = subprocess.Popen(
-            (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+        waiting = awaited_at_end(
+            subprocess.Popen(
+                (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+            )
         )
     finally:
         signal.signal(signal.SIGHUP, former)
-    with process:
+    with waiting as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")

@@ -16,6 +16,7 @@ from provisioner.providers.proxmox.pct import KILL, MARK, Call
 from provisioner.providers.proxmox.relay import Sieve
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import ProviderError
+from tests.processes import awaited_at_end
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
 __all__ = ["nearby", "shell"]  # fixtures
@@ -85,7 +86,7 @@ def test_killing_what_is_not_there_is_success() -> None:
 
 def test_what_is_dead_and_was_not_waited_for_is_not_killed_for_ever() -> None:
     mark = f"{MARK}=not-waited-for"
-    with subprocess.Popen(["sleep", "70303"], env=os.environ | {MARK: "not-waited-for"}) as unwaited:
+    with awaited_at_end(subprocess.Popen(["sleep", "70303"], env=os.environ | {MARK: "not-waited-for"})) as unwaited:
         done = subprocess.run(["sh", "-c", KILL, "sh", mark, "TERM", "20"], timeout=10, check=False)
         assert done.returncode == 0
         assert Path(f"/proc/{unwaited.pid}/status").read_text(encoding="ascii").count("\nState:\tZ") == 1
