@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 BLOCK = 1 << 14
 Page = tuple[int, Mapping[str, str], bytes]
 
@@ -70,7 +72,7 @@ class FileServer:
         for at in range(0, len(content), BLOCK):
             write(content[:stall][at : at + BLOCK])
             if stall is not None and at + BLOCK >= stall:
-                self.ended.wait()
+                self.ended.wait(PATIENCE_S)
                 return
             time.sleep(self.pace_s)
 
@@ -121,14 +123,14 @@ def serving(server: FileServer, host: str = "127.0.0.1", tls: SSLContext | None 
         if tls is not None:
             http.socket = tls.wrap_socket(http.socket, server_side=True)
         server.address = f"{'https' if tls else 'http'}://{host}:{http.server_address[1]}/models/tiny.gguf"
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
             yield server
         finally:
             server.ended.set()
             http.shutdown()
-            thread.join()
+            thread.join(PATIENCE_S)
 
 
 @contextmanager
@@ -149,11 +151,11 @@ def dripping(sent: bytes, pace_s: float = 0.02) -> Iterator[str]:
                 threading.Thread(target=drip, args=(client,), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             ended.set()
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
+            thread.join(PATIENCE_S)

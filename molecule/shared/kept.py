@@ -66,9 +66,9 @@ def ask() -> None:
     connection.close()
 
 
-threads = [threading.Thread(target=ask) for _ in range(TOLD.connections)]
+threads = [threading.Thread(target=ask, daemon=True) for _ in range(TOLD.connections)]
 for thread in threads:
     thread.start()
 for thread in threads:
-    thread.join()
+    thread.join(60)
 json.dump(counts, sys.stdout)

@@ -192,9 +192,9 @@ def ask() -> None:
     asking.close()
 
 
-threads = [threading.Thread(target=ask) for _ in range(TOLD.clients)]
+threads = [threading.Thread(target=ask, daemon=True) for _ in range(TOLD.clients)]
 for thread in threads:
     thread.start()
 for thread in threads:
-    thread.join()
+    thread.join(300)
 json.dump({**counts, "slowest": round(slowest[0], 1)}, sys.stdout)

@@ -70,9 +70,9 @@ for _ in range(ROUNDS):
     deadline = time.monotonic() + LONGEST_ROUND_S
     while not MARKER.exists() and time.monotonic() < deadline:
         time.sleep(0.001)
-    threads = [threading.Thread(target=doing) for doing in [kill, *[ask] * ASKED_AT_ONCE]]
+    threads = [threading.Thread(target=doing, daemon=True) for doing in [kill, *[ask] * ASKED_AT_ONCE]]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(300)
 json.dump({**counts, "slowest": round(slowest[0], 2)}, sys.stdout)

@@ -49,9 +49,9 @@ def ask(address: str) -> None:
 
 threads = []
 for number in range(COUNT):
-    threads.append(threading.Thread(target=ask, args=(ADDRESSES[number % len(ADDRESSES)],)))
+    threads.append(threading.Thread(target=ask, args=(ADDRESSES[number % len(ADDRESSES)],), daemon=True))
     threads[-1].start()
     time.sleep(PAUSE)
 for thread in threads:
-    thread.join()
+    thread.join(600)
 sys.stdout.write(json.dumps(seen))

@@ -169,7 +169,8 @@ def test_in_a_thread_the_end_of_the_reader_ends_it(provider: IncusProvider, cont
                     stderr=writing,
                     terminal=False,
                 )
-            )
+            ),
+            daemon=True,
         )
         run.start()
         assert os.read(reading, 6) == b"begun\n"

@@ -20,7 +20,7 @@ from provisioner.providers.incus import client as client_module
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.incus
 
@@ -256,7 +256,7 @@ def test_what_is_just_starting_or_stopping_is_observed_with_its_mark_and_its_sna
             seen = box.seen()
             assert (seen, [kept.name for kept in seen.snapshots]) == (one, ["a"])
             looks += 1
-        restarts.result()
+        restarts.result(PATIENCE_S)
     assert looks > 10
 
 

@@ -17,6 +17,7 @@ import pytest
 from provisioner import __version__
 from tests.integration.plain_ansible import ansible
 from tests.scenario_programs import module_at
+from tests.waiting import PATIENCE_S
 
 __all__ = ["ansible"]
 
@@ -138,7 +139,7 @@ class Door:
         """Close the port."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._answering.join()
+        self._answering.join(PATIENCE_S)
 
 
 @pytest.fixture

@@ -386,7 +386,7 @@ def test_a_connection_that_was_taken_is_a_client_and_one_that_waits_is_none() ->
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert not agent._has_client([me], port, agent._CONNECTED)
-        with socket.create_connection(("127.0.0.1", port)) as client:
+        with socket.create_connection(("127.0.0.1", port), 60) as client:
             assert not agent._has_client([me], port, agent._CONNECTED)
             taken, _ = server.accept()
             assert agent._has_client([me], port, agent._CONNECTED)
@@ -399,7 +399,7 @@ def test_a_connection_that_was_taken_is_a_client_and_one_that_waits_is_none() ->
 
 def test_who_listens_on_another_port_has_no_client_on_this_one() -> None:
     me = f"/proc/{os.getpid()}"
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 60) as client:
         taken, _ = server.accept()
         with taken:
             assert not agent._has_client([me], client.getsockname()[1], agent._CONNECTED), (

@@ -23,6 +23,7 @@ from provisioner.agent_answers import DamagedAnswerError, live_answer
 from provisioner.services.base import Metrics
 from provisioner.services.llama_cpp import SERIES
 from provisioner.workflow.watching import program_text
+from tests.waiting import PATIENCE_S
 
 KEY = "canary-engine-5d1c"
 PAGE = """\
@@ -93,13 +94,13 @@ def serving(engine: Engine) -> Iterator[Engine]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     engine.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield engine
     finally:
         server.shutdown()
-        thread.join()
+        thread.join(PATIENCE_S)
         server.server_close()
 
 
@@ -124,13 +125,13 @@ def switch(path: Path, answers: Mapping[str, str]) -> Iterator[list[str]]:
                     asked.append(command)
                     connection.sendall(answers[" ".join(command.split()[:2])].encode())
 
-        answering = threading.Thread(target=answer)
+        answering = threading.Thread(target=answer, daemon=True)
         answering.start()
         try:
             yield asked
         finally:
             over.set()
-            answering.join()
+            answering.join(PATIENCE_S)
 
 
 def asked_of(engine: Engine, path: str = "", **metrics: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from provisioner import cpu_waits, trial_unit
 from provisioner import load_in_container as program
 from provisioner.agent_answers import DamagedAnswerError, load_answer
 from provisioner.carried import program_of
+from tests.waiting import PATIENCE_S
 
 STATISTICS = """# pxname,svname,scur,stot,status,
 answers,BACKEND,1,{answers},UP,
@@ -42,10 +43,10 @@ def switch(path: Path, said: str) -> Iterator[list[str]]:
                 asked.append(connection.recv(1000).decode())
                 connection.sendall(said.encode())
 
-        answering = threading.Thread(target=answer)
+        answering = threading.Thread(target=answer, daemon=True)
         answering.start()
         yield asked
-        answering.join()
+        answering.join(PATIENCE_S)
 
 
 def test_requests_that_were_led_to_the_service_are_counted_and_no_looks(tmp_path: Path) -> None:

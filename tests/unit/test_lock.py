@@ -74,13 +74,13 @@ def beating(host: FakeProvider, name: str, written: Mapping[str, str]) -> Iterat
             count += 1
             host.renew_lock(name, {**written, "heartbeat": f"n{count}"})
 
-    thread = threading.Thread(target=beat)
+    thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(60)
 
 
 def test_it_is_held_for_the_time_of_the_block_on_every_host(box: FakeProvider) -> None:
@@ -332,7 +332,7 @@ class Hanging(FakeProvider):
     def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
         """Hang."""
         self.asked.set()
-        self.go_on.wait()
+        self.go_on.wait(60)
         return super().renew_lock(name, properties)
 
 
@@ -493,11 +493,11 @@ def test_never_two_hold_it(seed: int, ended: Holder) -> None:
             except LockedError:
                 time.sleep(choice.choice((0, 0.001, 0.005)))
 
-    threads = [threading.Thread(target=contend, args=(number,)) for number in range(10)]
+    threads = [threading.Thread(target=contend, args=(number,), daemon=True) for number in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert max(most) == 1
     assert won.acquire(blocking=False), "somebody held it"
 

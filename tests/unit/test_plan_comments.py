@@ -19,6 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "canary-token-of-the-job"
 PLAN = "### Plan\n\n1 to create"
@@ -118,11 +120,11 @@ def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     api = Api(request.param)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(api)) as server:
         api.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield api
         server.shutdown()
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 @dataclass

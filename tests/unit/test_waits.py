@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "provisioner"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "provisioner"
 RUNS = ("subprocess.run", "subprocess.check_output", "subprocess.check_call", "subprocess.call", "urlopen")
 OPENED = ("subprocess.Popen",)
 ENDLESS = ("wait", "join", "communicate")
 """Without an argument these wait for ever."""
+CONNECTS = ("create_connection", "HTTPConnection", "HTTPSConnection")
+"""Whose second argument, or that named timeout, is a time limit."""
 STREAMS = ("response", "stdout", "stderr", "connection", "socket", "answer", "pipe", "process")
 """What an unlimited ``read()`` of is one of something outside."""
 ALLOWED = {
@@ -41,8 +45,14 @@ ALLOWED = {
 
 
 def named(call: ast.Call) -> str:
-    """What is called, as it is written."""
-    return ast.unparse(call.func)
+    """What is called, as it is written; an owner that is more than names is a pair of parentheses."""
+    names: list[str] = []
+    node = call.func
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    names.append(node.id if isinstance(node, ast.Name) else "()")
+    return ".".join(reversed(names))
 
 
 def has_timeout(call: ast.Call) -> bool:
@@ -67,6 +77,8 @@ def objection(call: ast.Call) -> str:  # noqa: PLR0911 - a kind of call each
         return "connection_to"
     if owner.endswith(("requests", "session")) and method in {"get", "post", "request"} and not has_timeout(call):
         return f"{owner}.{method}"
+    if owner and method in CONNECTS and len(call.args) < 2 + (method != "create_connection") and not has_timeout(call):
+        return method
     return ""
 
 
@@ -88,6 +100,85 @@ def test_every_wait_has_an_end_or_a_reason() -> None:
     assert sorted(ALLOWED.keys() - found.keys()) == [], "these reasons are needed no more"
 
 
+ENDS = ("killed_at_end", "awaited_at_end")
+"""Of ``tests.processes``: a program that one of them is given has an end."""
+MAY_WAIT = re.compile(
+    r"subprocess|urlopen|connection|Connection\(|(requests|session)\.|\.(wait|join|communicate|result)\(\)"
+)
+"""A text without a match has no call that is looked for: most files need not be parsed."""
+ALLOWED_IN_TESTS = {
+    "tests/integration/up/team_in_turns.py: wait": "a unit of a container: it serves for as long as that runs",
+    "tests/lab/pve/incus_exec.py: join": "plays lxc-attach, which runs for as long as its command",
+    "tests/desktop_visit.py: subprocess.Popen": "runs where nothing of tests is; the client of the proof ends it",
+}
+
+
+def objections_in_tests(text: str) -> Iterator[tuple[str, int]]:
+    """The calls of a test, or of what serves tests, that have no end, and their lines."""
+    if not MAY_WAIT.search(text):
+        return
+    tree = ast.parse(text)
+    has_end: set[ast.expr] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Await):
+            has_end.add(node.value)  # nothing of asyncio's has a limit of its own: that of ``wait_for`` is around it
+        elif isinstance(node, ast.Call) and named(node) in ENDS:
+            has_end.update(node.args)
+        elif isinstance(node, ast.ImportFrom) and node.module == "subprocess":
+            yield "from subprocess import", node.lineno  # the calls would not be known
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or node in has_end:
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "result" and not node.args + node.keywords:
+            yield "result", node.lineno  # of a future
+        found = objection(node)
+        if found and not found.endswith(".read"):  # what a test reads is what the test itself has written
+            yield found, node.lineno
+
+
+def test_every_wait_of_tests_and_measurements_has_an_end_or_a_reason() -> None:
+    files = [path for folder in ("tests", "molecule", "benchmarks", ".ci") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 500
+    found = {
+        f"{path.relative_to(ROOT)}: {what}": line
+        for path in files
+        for what, line in objections_in_tests(path.read_text(encoding="utf-8"))
+    }
+    assert {what: line for what, line in found.items() if what not in ALLOWED_IN_TESTS} == {}
+    assert sorted(ALLOWED_IN_TESTS.keys() - found.keys()) == [], "these reasons are needed no more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "subprocess.run(['x'], check=True)",
+        "subprocess.check_output(['x'], text=True)",
+        "process = subprocess.Popen(['x'])",
+        "with subprocess.Popen(['x']) as process: process.kill()",
+        "with killed_at_end(begun(subprocess.Popen(['x']))): pass",
+        "answer = pool.submit(ask).result()",
+        "thread.join()",
+        "from subprocess import run",
+    ],
+)
+def test_what_has_no_end_in_a_test_is_found(text: str) -> None:
+    assert len(list(objections_in_tests(text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "subprocess.run(['x'], check=True, timeout=60)",
+        "with killed_at_end(subprocess.Popen(['x'])) as process: process.wait(3)",
+        "stack.enter_context(awaited_at_end(subprocess.Popen(['x']), within_s=3))",
+        "async def test(): await asyncio.Event().wait()",
+        "answer = response.read()",
+    ],
+)
+def test_what_has_an_end_in_a_test_is_left_alone(text: str) -> None:
+    assert list(objections_in_tests(text)) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -100,6 +191,8 @@ def test_every_wait_has_an_end_or_a_reason() -> None:
         "process.stdout.read()",
         "wire.connection_to(endpoint, timeout_s=None)",
         "session.request('GET', url)",
+        "socket.create_connection((host, 80))",
+        "http.client.HTTPConnection(host, 80)",
     ],
 )
 def test_what_has_no_end_is_found(text: str) -> None:
@@ -109,7 +202,15 @@ def test_what_has_no_end_is_found(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["subprocess.run(['x'], timeout=3)", "process.wait(3)", "', '.join(names)", "response.read(1024)", "file.read()"],
+    [
+        "subprocess.run(['x'], timeout=3)",
+        "process.wait(3)",
+        "', '.join(names)",
+        "response.read(1024)",
+        "file.read()",
+        "socket.create_connection((host, 80), 5)",
+        "http.client.HTTPConnection(host, 80, timeout=5)",
+    ],
 )
 def test_what_has_an_end_is_left_alone(text: str) -> None:
     (node,) = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call)]

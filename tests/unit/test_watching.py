@@ -25,7 +25,7 @@ from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.events import ApplyComplete, ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact, Execution, Instance
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 LOG = "/var/log/build.log"
 BUILT = Artifact(
@@ -363,7 +363,7 @@ def test_it_is_waited_for_and_says_nothing_after_the_end(box: Box) -> None:
     assert box.released.is_set(), "the context ended before the look had"
     assert not watchers()
     assert [one.message for one in events if isinstance(one, ApplyProgress)] == [f"{COMPILE}: 1 of 222"]
-    release.join()
+    release.join(PATIENCE_S)
 
 
 def test_a_container_that_goes_away_with_the_end_is_no_warning(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,4 +376,4 @@ def test_a_container_that_goes_away_with_the_end_is_no_warning(box: Box, monkeyp
         release = threading.Timer(0.2, box.release)
         release.start()
     assert events == []
-    release.join()
+    release.join(PATIENCE_S)

@@ -23,6 +23,7 @@ from provisioner.values import paths
 from tests.molecule.changes import scenario_variables
 from tests.molecule.counted import kept
 from tests.signed_pairs import Signed, signed
+from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
 SECRET = scenario_variables(SCENARIO)["door_authority"]
@@ -314,7 +315,7 @@ def test_a_websocket_and_a_stream_live_on_over_a_reload(host: Host) -> None:
     def stream() -> None:
         answers["stream"] = parts(host, API, get("/stream", host=API))
 
-    running = [threading.Thread(target=socket), threading.Thread(target=stream)]
+    running = [threading.Thread(target=socket, daemon=True), threading.Thread(target=stream, daemon=True)]
     for one in running:
         one.start()
     host.check_output(
@@ -325,7 +326,7 @@ def test_a_websocket_and_a_stream_live_on_over_a_reload(host: Host) -> None:
     reload(host)
     host.check_output("touch /run/reloaded")
     for one in running:
-        one.join()
+        one.join(PATIENCE_S)
     first, *words = answers["socket"]
     assert "101 Switching Protocols" in first
     assert words == ["before", "after"]
@@ -360,12 +361,12 @@ def test_a_websocket_in_http_2_has_a_body_without_an_end(host: Host) -> None:
 
 def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
     answers: list[list[Any]] = []
-    running = threading.Thread(target=lambda: answers.append(parts(host, CHAT, get("/stream"))))
+    running = threading.Thread(target=lambda: answers.append(parts(host, CHAT, get("/stream"))), daemon=True)
     running.start()
     established = "until ss -Htn state established '( sport = :443 )' | grep -q .; do sleep 0.1; done"
     host.check_output("timeout 20 sh -c %s", established)
     host.check_output(f"systemctl restart {UNIT}")
-    running.join()
+    running.join(PATIENCE_S)
     assert "".join(text for _, text in answers[0]).endswith("0\r\n\r\n")
 
 
@@ -563,14 +564,16 @@ def test_a_certificate_of_ones_own_is_shown_and_exchanged_without_a_cut(host: Ho
     converged(host, **given(pairs[0]))
     host.check_output("rm -f /run/reloaded")
     answers: list[list[Any]] = []
-    running = threading.Thread(target=lambda: answers.append(parts(host, CHAT, websocket(), "socket", "/run/reloaded")))
+    running = threading.Thread(
+        target=lambda: answers.append(parts(host, CHAT, websocket(), "socket", "/run/reloaded")), daemon=True
+    )
     running.start()
     established = "until ss -Htn state established '( sport = :443 )' | grep -q .; do sleep 0.1; done"
     host.check_output("timeout 20 sh -c %s", established)
     main = main_process(host)
     done = run_playbook(host, "converge.yml", "-vvv", "--diff", **given(pairs[1]))
     host.check_output("touch /run/reloaded")
-    running.join()
+    running.join(PATIENCE_S)
     shown = host.check_output(f"openssl s_client -connect 127.0.0.1:443 -servername {CHAT} </dev/null 2>/dev/null")
     put(host, "/run/root.pem", AUTHORITY.root)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,6 +19,7 @@ import pytest
 from testinfra.host import Host
 
 from tests.molecule.switched import changed_by_hand, listeners, put_back_before_the_switch, wait_for_status
+from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
 NAME = "kokoro"
@@ -218,7 +219,7 @@ def test_over_a_restart_running_answers_are_finished_and_new_requests_wait(host:
         restarting = pool.submit(host.check_output, f"systemctl restart {UNIT}")
         wait_for_status(host, NAME, "(DRAIN|DOWN)")
         status, waited = asked(host, input=TWO)
-        restarting.result()
+        restarting.result(PATIENCE_S)
     assert (status, len(waited)) == (200, len(whole))
     assert len(begun + running.read()) == len(whole)
     assert shown(host, "MainPID") != before
@@ -389,13 +390,13 @@ def heard_while(host: Host, happening: Callable[[], object]) -> Counter[int]:
             status, sound = asked(host, input=SHORT)
             heard[status if status != http.client.OK or len(sound) > 1000 else 0] += 1
 
-    listener = threading.Thread(target=listen)
+    listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     try:
         happening()
     finally:
         over.set()
-        listener.join()
+        listener.join(PATIENCE_S)
     return heard
 
 

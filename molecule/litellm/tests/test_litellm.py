@@ -21,6 +21,7 @@ from testinfra.host import Host
 
 from provisioner.lab.aliases import engines_in
 from provisioner.labfile.spec import PROVIDERS
+from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
 MANIFEST = "/opt/litellm/MANIFEST.sha256"
@@ -334,7 +335,7 @@ def streamed_over_a_restart(lab: Lab) -> str:
         wait_until(lambda: lab.asked("first") > asked)
         lab.host.check_output("systemctl restart litellm.service")
         try:
-            said = str(streaming.result().body)
+            said = str(streaming.result(PATIENCE_S).body)
         except (HTTPException, OSError):
             said = ""
     wait_until(lambda: is_ready(lab), timeout_s=90)
@@ -629,7 +630,7 @@ def asked_while_changed(lab: Lab, variable: tuple[str, str]) -> tuple[set[str], 
         while not changing.done():
             answers = [*pool.map(lambda _: lab.ask("first"), range(2)), lab.models(KEY)]
             seen |= {"answered" if one.status == 200 else str(one.body["error"]["type"]) for one in answers}
-    return seen, changing.result()
+    return seen, changing.result(PATIENCE_S)
 
 
 def left_beside(host: Host) -> str:

@@ -22,6 +22,7 @@ from tests.molecule.switched import (
     wait_until_answering,
     wait_until_listening,
 )
+from tests.waiting import PATIENCE_S
 
 FOLDER = Path(__file__).resolve().parents[1]
 VARS: dict[str, Any] = yaml.safe_load((FOLDER / "vars.yml").read_text(encoding="utf-8"))
@@ -196,7 +197,7 @@ def test_who_has_no_key_is_refused_while_others_wait(host: Host) -> None:
         wait_until_answering_any(host)
         assert SCENARIO.http(host, "/v1/chat/completions", QUESTION)[0] == 401
         assert not all(one.done() for one in slow)
-        assert [one.result()[0] for one in slow] == [200, 200, 200]
+        assert [one.result(PATIENCE_S)[0] for one in slow] == [200, 200, 200]
 
 
 def wait_until_answering_any(host: Host) -> None:
@@ -217,9 +218,9 @@ def test_over_a_restart_running_answers_are_finished_and_new_requests_wait(host:
         wait_for_status(host, NAME, "(DRAIN|DOWN)")
         waiting = pool.submit(SCENARIO.http, host, "/v1/chat/completions", QUESTION, key=KEY)
         for answer in (running, waiting):
-            status, told = answer.result()
+            status, told = answer.result(PATIENCE_S)
             assert (status, told["choices"][0]["finish_reason"]) == (200, "length")
-        restarting.result()
+        restarting.result(PATIENCE_S)
         assert shown(host, "MainPID") != before
 
 

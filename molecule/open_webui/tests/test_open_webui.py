@@ -320,7 +320,7 @@ def test_a_request_is_finished_before_it_is_stopped(whole: Web, penny: Web) -> N
     whole.tell(f"slow {PAUSE_S}")
     before = whole.seen()
     answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.append(penny.chat(stream=False)))
+    thread = threading.Thread(target=lambda: answers.append(penny.chat(stream=False)), daemon=True)
     thread.start()
     wait_until(lambda: whole.seen()["asked"] > before["asked"])
     whole.host.check_output(f"systemctl stop {UNIT}")
@@ -415,7 +415,7 @@ def test_what_is_being_written_is_finished_before_it_counts_as_closed(whole: Web
     whole.tell(f"slow {PAUSE_S}")
     before = whole.seen()
     answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.append(penny.chat(stream=False)))
+    thread = threading.Thread(target=lambda: answers.append(penny.chat(stream=False)), daemon=True)
     thread.start()
     wait_until(lambda: whole.seen()["asked"] > before["asked"])
     with websocket(whole) as (_, stream):

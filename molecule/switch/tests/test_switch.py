@@ -36,6 +36,7 @@ from tests.molecule.switch_scenario import (
     wait_for,
     wait_until_serving,
 )
+from tests.waiting import PATIENCE_S
 
 PARALLEL = 3
 LOADS_S = 8
@@ -154,14 +155,16 @@ def test_who_waits_too_long_or_is_one_too_many_is_told_to_come_again(host: Host)
     assert "\nretry-after: 10\r" in answer.lower()
     assert json.loads(answer.partition("\r\n\r\n")[2])["error"]["type"] == "unavailable_error"
     most = 2 + PARALLEL
-    crowd = [threading.Thread(target=ask, args=(host, post({"parts": 1, "pause": 0}))) for _ in range(most)]
+    crowd = [
+        threading.Thread(target=ask, args=(host, post({"parts": 1, "pause": 0})), daemon=True) for _ in range(most)
+    ]
     for one in crowd:
         one.start()
     wait_for(host, "waiting", most)
     took, answer = ask(host, post({"parts": 1, "pause": 0}))
     assert (status(answer), took < 2) == (503, True)
     for one in crowd:
-        one.join()
+        one.join(PATIENCE_S)
     took, answer = ask(host, get("/health"))
     assert (status(answer), took < 2) == (503, True)
 
@@ -169,11 +172,11 @@ def test_who_waits_too_long_or_is_one_too_many_is_told_to_come_again(host: Host)
 def test_who_waits_is_answered_when_the_engine_is_there(host: Host) -> None:
     host.check_output(f"systemctl stop {ENGINE}")
     answers = []
-    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 2, "pause": 0}))))
+    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 2, "pause": 0}))), daemon=True)
     waiting.start()
     wait_for(host, "waiting", 1)
     host.check_output(f"systemctl start {ENGINE}")
-    waiting.join()
+    waiting.join(PATIENCE_S)
     assert status(answers[0][1]) == 200
     assert '"finish_reason": "stop"' in answers[0][1]
 
@@ -245,13 +248,15 @@ def test_a_slow_client_keeps_no_place_of_the_engine(host: Host) -> None:
     """Until its body is there, the engine hears nothing of it; after half a minute it is told so."""
     unfinished = post({"parts": 1, "pause": 0})[:-4]
     answers = []
-    slow = [threading.Thread(target=lambda: answers.append(ask(host, unfinished))) for _ in range(PARALLEL)]
+    slow = [
+        threading.Thread(target=lambda: answers.append(ask(host, unfinished)), daemon=True) for _ in range(PARALLEL)
+    ]
     for one in slow:
         one.start()
     took, answer = ask(host, post({"parts": 1, "pause": 0}))
     assert (status(answer), took < 5) == (200, True)
     for one in slow:
-        one.join()
+        one.join(PATIENCE_S)
     assert [status(answer) for _, answer in answers] == [408] * PARALLEL
     assert all(25 <= took <= 45 for took, _ in answers)
 
@@ -263,11 +268,11 @@ def test_nobody_waits_for_an_engine_that_does_not_come(host: Host) -> None:
     assert state(host)["slots"]["a"]["status"] == "UP", "it is there"
     host.check_output(f"systemctl stop {ENGINE}")
     answers = []
-    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 1, "pause": 0}))))
+    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 1, "pause": 0}))), daemon=True)
     waiting.start()
     wait_for(host, "waiting", 1)
     host.check_output(gone)
-    waiting.join()
+    waiting.join(PATIENCE_S)
     took, answer = ask(host, post({"parts": 1, "pause": 0}))
     assert [status(answers[0][1]), status(answer), took < 1] == [503, 503, True]
     assert "\nretry-after: 10\r" in answer.lower()
@@ -372,12 +377,12 @@ def test_who_waits_while_it_is_reloaded_is_answered(host: Host) -> None:
     """A process that is to end looks at no engine's health: who waited in it was never answered."""
     host.check_output(f"{CONTROL} drain a --within 10")
     answers = []
-    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 2, "pause": 0}))))
+    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 2, "pause": 0}))), daemon=True)
     waiting.start()
     wait_for(host, "waiting", 1)
     assert host.run(f"timeout 3 systemctl reload {UNIT}").rc == 124, "the reload waits as well"
     host.check_output(f"{CONTROL} ready a")
-    waiting.join()
+    waiting.join(PATIENCE_S)
     took, answer = answers[0]
     assert (status(answer), took < 15) == (200, True)
     is_active = f"systemctl show -p ActiveState {UNIT} | grep -qx ActiveState=active"
@@ -433,11 +438,11 @@ def answering(host: Host, parts: int) -> Iterator[list[str]]:
     """The engine gives an answer of so many parts meanwhile; it is in the list afterwards."""
     answers: list[str] = []
     question = post({"parts": parts, "pause": 0.1})
-    asking = threading.Thread(target=lambda: answers.append(raw_answer(host, question)))
+    asking = threading.Thread(target=lambda: answers.append(raw_answer(host, question)), daemon=True)
     asking.start()
     wait_for(host, "running", 1)
     yield answers
-    asking.join()
+    asking.join(PATIENCE_S)
 
 
 def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:

@@ -20,6 +20,7 @@ from testinfra.host import Host
 
 from provisioner.values.errors import ProviderError
 from tests.molecule.switch_scenario import ENGINE, SOCKET, UNIT, get, put, raw_answer, status
+from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
 KEEPER = "switch-engine-keeper.service"
@@ -273,7 +274,7 @@ def test_turns_are_ended_and_taken_up_while_both_are_asked(host: Host, second: H
         for options, running in (({"switch_share": []}, 2), ({}, 1)):
             asking = pool.submit(asked, host, 100, 0.5, FIRST, SECOND)
             converged(**options)
-            assert outcomes(asking.result()) == {"whole": 100}
+            assert outcomes(asking.result(PATIENCE_S)) == {"whole": 100}
             assert is_active(host) + is_active(second) == running
     began = time.time()
     assert outcomes(asked(host, 10, 0.4, FIRST, SECOND)) == {"whole": 10}

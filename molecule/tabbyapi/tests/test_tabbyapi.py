@@ -26,6 +26,7 @@ from tests.molecule.switched import (
     wait_until_answering,
     wait_until_listening,
 )
+from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
 VARS: dict[str, Any] = yaml.safe_load((SCENARIO / "vars.yml").read_text(encoding="utf-8"))
@@ -226,9 +227,9 @@ def test_over_a_restart_running_answers_are_finished_and_new_requests_wait(host:
         wait_for_status(host, NAME, "(DRAIN|DOWN)")
         waiting = pool.submit(http, host, "/v1/chat/completions", QUESTION)
         for answer in (running, waiting):
-            status, told = answer.result()
+            status, told = answer.result(PATIENCE_S)
             assert (status, told["choices"][0]["finish_reason"]) == (200, "length")
-        restarting.result()
+        restarting.result(PATIENCE_S)
     assert shown(host, "MainPID") != before
 
 

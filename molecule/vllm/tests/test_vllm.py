@@ -26,6 +26,7 @@ from tests.molecule.switched import (
     wait_until_answering,
     wait_until_listening,
 )
+from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
 VARS: dict[str, Any] = yaml.safe_load((SCENARIO / "vars.yml").read_text(encoding="utf-8"))
@@ -224,9 +225,9 @@ def test_over_a_restart_running_answers_are_finished_and_new_requests_wait(host:
         wait_for_status(host, NAME, "(DRAIN|DOWN)")
         waiting = pool.submit(http, host, "/v1/chat/completions", QUESTION)
         for answer in (running, waiting):
-            status, told = answer.result()
+            status, told = answer.result(PATIENCE_S)
             assert (status, told["choices"][0]["finish_reason"]) == (200, "length")
-        restarting.result()
+        restarting.result(PATIENCE_S)
     assert shown(host, "MainPID") != before
 
 
@@ -236,7 +237,7 @@ def test_a_server_that_is_ended_past_the_switch_finishes_its_answers_too(host: H
         running = pool.submit(http, host, "/v1/completions", {**QUESTION, "seconds": 3})
         wait_until_answering(host, NAME)
         host.check_output(f"kill -TERM {shown(host, 'MainPID')}")
-        status, told = running.result()
+        status, told = running.result(PATIENCE_S)
     assert (status, told["choices"][0]["finish_reason"]) == (200, "length")
     host.check_output(f"systemctl restart {UNIT}")
     wait_until_listening(host, BEHIND)

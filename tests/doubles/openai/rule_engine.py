@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 Question = dict[str, Any]
 """What an engine is asked, as it came."""
 
@@ -87,7 +89,7 @@ def serving(*engines: RuleEngine) -> Iterator[None]:
         for server, thread in servers:
             server.shutdown()
             server.server_close()
-            thread.join()
+            thread.join(PATIENCE_S)
 
 
 class _Server(ThreadingHTTPServer):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 RATE = 24000
 OPEN_ENDED = 0xFFFFFFFF
 
@@ -84,10 +86,10 @@ def speaking(speech: Speech) -> Iterator[Speech]:
     """Run it; ``port`` says where."""
     with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"held": speech})) as server:
         speech.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
             yield speech
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(PATIENCE_S)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 AROUND = 9
 """Tokens that stand around each message."""
 
@@ -72,7 +74,7 @@ def serving(stand_in: StandIn) -> Iterator[StandIn]:
             yield stand_in
         finally:
             server.shutdown()
-            serving.join()
+            serving.join(PATIENCE_S)
 
 
 class _Server(ThreadingHTTPServer):

@@ -19,6 +19,7 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from tests.doubles.proxmox.api import Answer, Request, answer
 from tests.doubles.proxmox.errors import DroppedError
 from tests.doubles.proxmox.world import Node, World
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -143,7 +144,7 @@ class Listener:
         """Listen no longer: whoever connects is refused."""
         if self._thread is not None:
             self._server.shutdown()
-            self._thread.join()
+            self._thread.join(PATIENCE_S)
             self._server.cut()
             self._thread = None
 

@@ -147,7 +147,7 @@ class Hand:
             while not ended.wait(0.02):
                 self.commands.update(command_lines())
 
-        thread = threading.Thread(target=watch)
+        thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
             yield

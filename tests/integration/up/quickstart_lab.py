@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 MASTER_KEY = "sk-CANARY1-{{lookup('pipe','>/tmp/provisioner-injected')}}-\"#%$x'y\\z"
 """A key that is a template, and holds every character that a shell, YAML, systemd or JSON might take for its own."""
 ENGINE_KEY = "CANARY2-{{7*7}}-5d1f"
@@ -91,7 +93,7 @@ class Lab:
         """Run the command in the folder, watching every process' arguments meanwhile."""
         command = [str(Path(sys.executable).parent / "provision"), *arguments]
         stop = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(stop,))
+        watcher = threading.Thread(target=self._watch, args=(stop,), daemon=True)
         watcher.start()
         try:
             done = subprocess.run(
@@ -106,7 +108,7 @@ class Lab:
             )
         finally:
             stop.set()
-            watcher.join()
+            watcher.join(PATIENCE_S)
         self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
         return self.runs[-1]
 

@@ -63,13 +63,13 @@ def test_it_is_measured_while_whoever_asks_is_answered(lab: Lab) -> None:
             statuses.append(lab.ask(ENGINE, 8080, "some", ENGINE_KEY, within_s=1200).status)
             over.wait(5)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     try:
         found = lab.provision(*BENCH, "--accept")
     finally:
         over.set()
-        asking.join()
+        asking.join(1200)
     assert found.code == 0, found.out + found.err
     (result,) = [line for line in found.lines if line["type"] == "result"]
     (measured,) = result["results"]
@@ -130,13 +130,13 @@ def test_trials_while_others_ask_the_engine_count_for_nothing(lab: Lab) -> None:
         while not over.is_set():
             lab.ask(ENGINE, 8080, "some", ENGINE_KEY)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     try:
         found = lab.provision("bench", ENGINE, "--kind", "llm", "--yes", "--trials", "2", "--tokens", "64", "16")
     finally:
         over.set()
-        asking.join()
+        asking.join(1200)
     assert found.code == 4, found.out + found.err
     assert "others ask it meanwhile" in found.err
 

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -70,13 +71,13 @@ def test_the_copy_alone_is_changed_while_the_original_answers(lab: Lab) -> None:
             statuses.append(lab.ask(ENGINE, PORT, "some", ENGINE_KEY).status)
             over.wait(0.5)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     try:
         made = lab.provision("clone", ENGINE, COPY, "--set", SETTING, "--yes", "--json")
     finally:
         over.set()
-        asking.join()
+        asking.join(PATIENCE_S)
     assert made.code == 0, made.out[-4000:] + made.err
     assert {*statuses} == {200}
     assert len(statuses) > 10

@@ -25,6 +25,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -109,13 +110,13 @@ def writing(web: Web) -> Iterator[Writer]:
         while not over.wait(PAUSE_S):
             writer.write()
 
-    thread = threading.Thread(target=go_on)
+    thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
     try:
         yield writer
     finally:
         over.set()
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 def copy(folder: Path) -> Path:

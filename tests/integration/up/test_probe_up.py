@@ -159,13 +159,13 @@ def test_the_ceiling_of_its_memory_is_found_and_whoever_asks_meanwhile_is_answer
             statuses.append(lab.ask(ENGINE, 8080, "deep", ENGINE_KEY, within_s=1200).status)
             over.wait(1)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     try:
         found = lab.provision("probe", ENGINE, *RANGE, "--yes", "--json", "--plot", "probe.svg", "--write")
     finally:
         over.set()
-        asking.join()
+        asking.join(1200)
     assert found.code == 0, found.out + found.err
     (result,) = [line for line in found.lines if line["type"] == "result"]
     outcomes = {one["context"]: one["outcome"] for one in result["tried"]}

@@ -186,7 +186,7 @@ def test_a_turn_that_cannot_be_had_is_told_with_whose_engine_did_not_come(lab: L
     """The coordinator's engine is at a long answer of somebody else, for longer than the member's ``queue``."""
     stay = {"model": "small", "stream": True, "messages": [{"role": "user", "content": team_in_turns.STAY}]}
     stayed: list[tuple[int, str]] = []
-    other = threading.Thread(target=lambda: stayed.append(asked(lab, CHAT, 8080, stay)))
+    other = threading.Thread(target=lambda: stayed.append(asked(lab, CHAT, 8080, stay)), daemon=True)
     other.start()
     wait_until(lambda: '"is_processing": true' in sh(lab, CHAT, LOOK), poll_s=0.5)
     status, answer = team(lab)
@@ -194,7 +194,7 @@ def test_a_turn_that_cannot_be_had_is_told_with_whose_engine_did_not_come(lab: L
     words = "The engine of coder (other) does not answer: HTTP 503: The engine is busy or is being exchanged."
     assert answer["error"]["message"].startswith(words), answer
     assert CODE not in active(lab), "the other one may finish its answer"
-    other.join()
+    other.join(300)
     assert stayed[0][0] == 200
     assert "chat(stay)" in spoken(stayed[0][1]), "it was not cut"
     status, answer = team(lab)

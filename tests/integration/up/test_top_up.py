@@ -15,6 +15,7 @@ import pytest
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -68,13 +69,13 @@ def test_what_an_engine_computes_is_seen_while_it_computes(lab: Lab) -> None:
         while not over.is_set():
             lab.ask(ENGINE, 8080, "small", ENGINE_KEY)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     try:
         looks = [seen(lab)[ENGINE] for _ in range(5)]
     finally:
         over.set()
-        asking.join()
+        asking.join(PATIENCE_S)
     assert {one["state"] for one in looks} == {"answers"}
     assert {tuple(one["models"]) for one in looks} == {("small",)}
     assert {one["problem"] for one in looks} == {""}

@@ -21,6 +21,7 @@ from tests import vllm_wheels
 from tests.integration.up.bridged_files import files_on_bridge
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -153,10 +154,12 @@ def test_a_stream_is_finished_before_it_is_stopped(lab: VllmLab) -> None:
     answer = lab.asked("/v1/completions", body)
     assert answer.status == 200
     answer.readline()  # it has begun
-    restarting = threading.Thread(target=lab.incus, args=("exec", "hub", "--", "systemctl", "restart", "vllm.service"))
+    restarting = threading.Thread(
+        target=lab.incus, args=("exec", "hub", "--", "systemctl", "restart", "vllm.service"), daemon=True
+    )
     restarting.start()
     lines = [line.removeprefix(b"data: ").strip() for line in answer if line.startswith(b"data: ")]
-    restarting.join()
+    restarting.join(PATIENCE_S)
     assert lines[-1] == b"[DONE]"
     ends = [json.loads(line)["choices"][0]["finish_reason"] for line in lines[:-1] if json.loads(line)["choices"]]
     assert ends[-1] == "length"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.openai.speech import OPEN_ENDED, Speech, speaking, tone, wav
+from tests.waiting import PATIENCE_S
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/kokoro/programs/speak.py"
 TEXT = "The lamp in the hall is on."
@@ -71,13 +72,13 @@ def asking(speech: Speech) -> dict[str, Any]:
 def one_that_is_busy(speech: Speech, seconds: float) -> Iterator[Speech]:
     """That server, which serves somebody else for so long from now on."""
     with speaking(speech):
-        speech.turn.acquire()
+        speech.turn.acquire(timeout=PATIENCE_S)
         end = threading.Timer(seconds, speech.turn.release)
         end.start()
         try:
             yield speech
         finally:
-            end.join()
+            end.join(PATIENCE_S)
 
 
 def run(asked: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ def test_a_port_that_nobody_listens_on_has_no_listener() -> None:
 
 
 def test_a_connection_is_no_listener() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 60) as client:
         assert provision_unit.listeners(client.getsockname()[1]) == []
 
 

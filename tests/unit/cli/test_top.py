@@ -236,7 +236,7 @@ def shown_by(up: Lab, screen: Screen, act: Any) -> tuple[int, str]:
         act()
         screen.read_until(top.CLOSED.encode())
 
-    using = threading.Thread(target=user)
+    using = threading.Thread(target=user, daemon=True)
     using.start()
     session = Session(Console(), lambda _lab: {"box": up.world.host}, None)
     with (

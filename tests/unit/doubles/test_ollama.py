@@ -28,7 +28,7 @@ from tests.doubles.ollama.archive import ollama_archive, registry_with
 from tests.doubles.ollama.running import COMMAND, ROOT, ollama
 from tests.doubles.ollama.server.routes import ROUTES
 from tests.gguf_bytes import gguf_bytes, model_bytes
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 TIMEOUT_S = 60
 OPENAPI = Path.home() / ".cache" / "provisioner" / "tests" / "ollama" / "openapi.yaml"
@@ -408,9 +408,11 @@ def asking(stand: Stand, bodies: list[dict[str, Any]]) -> Iterator[list[int]]:
     statuses: list[int] = []
     with ExitStack() as stack:
         for body in bodies:
-            thread = threading.Thread(target=lambda body=body: statuses.append(stand.ask("/api/chat", body)[0]))
+            thread = threading.Thread(
+                target=lambda body=body: statuses.append(stand.ask("/api/chat", body)[0]), daemon=True
+            )
             thread.start()
-            stack.callback(thread.join)
+            stack.callback(thread.join, PATIENCE_S)
         yield statuses
 
 
@@ -506,13 +508,13 @@ def speaking_files(folder: Path) -> Iterator[str]:
     """The address of a server of files."""
     handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(PATIENCE_S)
 
 
 def test_a_pull_without_a_registry_reaches_nothing(stand: Stand) -> None:

@@ -14,6 +14,7 @@ from provisioner.providers.incus import IncusProvider, files, wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 from provisioner.values.errors import ProviderError, UnavailableError
+from tests.waiting import PATIENCE_S
 
 Serve = Callable[..., Path]
 STAYS_S, ENDS_WITHIN_S = 2.0, 30.0
@@ -115,12 +116,12 @@ def test_pings_are_answered_only_where_incus_reads(tmp_path: Path, answers: bool
                 connection.sendall(UPGRADE + frame(b"keepalive", opcode=9) + frame(b"abc") + END)
                 heard.append(connection.recv(1 << 16))
 
-        server = threading.Thread(target=serve_one)
+        server = threading.Thread(target=serve_one, daemon=True)
         server.start()
         opened = WebSocket(Endpoint(str(path)), "/1.0", answers_pings=answers)
         assert read_all(opened) == b"abc"
         opened.close()
-        server.join()
+        server.join(PATIENCE_S)
     assert heard == [encoded(b"keepalive", opcode=10) if answers else b""]
 
 

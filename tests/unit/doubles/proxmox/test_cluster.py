@@ -209,7 +209,7 @@ def test_a_client_that_says_nothing_holds_up_nobody(pve: Double) -> None:
     import socket
 
     host, port = pve.address.split(":")
-    with socket.create_connection((host, int(port))):
+    with socket.create_connection((host, int(port)), 60):
         assert Hand(pve).ask("GET", "/access/domains").status == 200
 
 

@@ -50,7 +50,10 @@ def test_one_that_is_silent_is_closed(pve: Double, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(server.Handler, "timeout", 0.2)
     context = ssl.create_default_context(cafile=str(pve.ca))
     host, _, port = pve.address.partition(":")
-    with socket.create_connection((host, int(port))) as raw, context.wrap_socket(raw, server_hostname=host) as secure:
+    with (
+        socket.create_connection((host, int(port)), 60) as raw,
+        context.wrap_socket(raw, server_hostname=host) as secure,
+    ):
         secure.settimeout(5)
         assert secure.recv(1) == b""
 

@@ -21,6 +21,7 @@ from provisioner.values.state import Secret
 from tests.doubles.proxmox import Double, double
 from tests.doubles.proxmox.permissions import Grant
 from tests.doubles.proxmox.world import PASSWORD, TEMPLATE, World
+from tests.waiting import PATIENCE_S
 
 Made = Callable[..., Client]
 
@@ -30,7 +31,7 @@ def soon(act: Callable[[], object], seconds: float = 0.4) -> Iterator[None]:
     timer = threading.Timer(seconds, act)
     timer.start()
     yield
-    timer.join()
+    timer.join(PATIENCE_S)
 
 
 def test_importing_the_driver_imports_no_library_of_requests() -> None:

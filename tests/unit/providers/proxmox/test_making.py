@@ -32,7 +32,7 @@ from tests.unit.providers.proxmox.box import (
     running,
     wanted,
 )
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 DEVICE = {"path": "/dev/null", "mode": "0666", "uid": 0, "gid": 0}
 NETWORK = {"bridge": "vmbr0", "ip": "dhcp", "firewall": False}
@@ -287,12 +287,12 @@ def test_one_of_a_storage_is_made_at_a_time(pve: Double, access: Access) -> None
         pve.world.faults.slow_tasks("vzcreate", slow_s)
         done = threading.Event()
         active.clear()
-        watcher = threading.Thread(target=watch)
+        watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(lambda pair: make(*pair), [(f"{most}-{n}", one) for n, one in enumerate(storages)]))
         done.set()
-        watcher.join()
+        watcher.join(PATIENCE_S)
         assert max(active) == most
 
 
@@ -496,7 +496,7 @@ def test_somebodys_lock_on_a_storage_is_waited_out(pve: Double, access: Access) 
         with pve.world.faults.hold_storage("pve1", "local-lvm"):
             making_it = pool.submit(provider.create, wanted())
             wait_until(lambda: kinds(pve).count("vzcreate") > 1)
-        assert making_it.result() == wanted()
+        assert making_it.result(PATIENCE_S) == wanted()
 
 
 def test_errors_that_are_no_race_are_not_repeated(provider: ProxmoxProvider) -> None:

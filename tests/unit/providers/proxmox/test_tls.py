@@ -98,7 +98,7 @@ def test_an_authority_of_an_older_proxmox_is_good_enough_for_newer_pythons(
 
     monkeypatch.setattr(ssl, "create_default_context", strict)
     address = urlsplit(pve.url)
-    with socket.create_connection((str(address.hostname), int(address.port or 0))) as raw:
+    with socket.create_connection((str(address.hostname), int(address.port or 0)), 60) as raw:
         context = strict(cafile=str(pve.ca))
         with pytest.raises(ssl.SSLCertVerificationError):
             context.wrap_socket(raw, server_hostname=address.hostname)
@@ -165,7 +165,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
                 where = taken.recv(4000).split()[1].decode()
                 asked.append(where)
                 host, _, port = where.partition(":")
-                there = socket.create_connection((host, int(port)))
+                there = socket.create_connection((host, int(port)), 60)
                 taken.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
                 for source, target in ((taken, there), (there, taken)):
                     threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()

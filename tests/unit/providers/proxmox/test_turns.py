@@ -29,7 +29,7 @@ def test_only_the_same_place_is_waited_for(other: tuple[str, str, str], *, waits
         with turn(*other):
             entered.set()
 
-    thread = threading.Thread(target=enter)
+    thread = threading.Thread(target=enter, daemon=True)
     with turn(URL, "pve1", "lvm"):
         thread.start()
         assert entered.wait(0.2) != waits
@@ -48,7 +48,7 @@ def test_of_many_each_has_its_turn_alone() -> None:
             time.sleep(0.01)
             inside.pop()
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -65,5 +65,5 @@ def test_a_turn_within_a_turn_is_the_same_one_and_ends_with_an_error() -> None:
         with turn(URL, "pve1", "lvm"):
             done.set()
 
-    threading.Thread(target=enter).start()
+    threading.Thread(target=enter, daemon=True).start()
     assert done.wait(2)
