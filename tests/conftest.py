@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # most tests need neither, and both take time to import
     from tests.lab.far import FarIncus
     from tests.lab.incus import Lab
 
-pytest_plugins = ["tests.circles", "tests.snapshots"]
+pytest_plugins = ["tests.circles", "tests.snapshots", "tests.time_limits"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
