@@ -34,12 +34,15 @@ import threading
 import pytest
 from tests import time_limits
 
-time_limits.TAKE_DOWN_S = 1
+time_limits.TAKE_DOWN_S = 5
 
 @pytest.fixture
 def lab():
     yield
-    threading.Event().wait()
+    try:
+        threading.Event().wait()
+    finally:
+        time_limits.TAKE_DOWN_S = 600
 
 def test_that_sets_up(lab):
     pass

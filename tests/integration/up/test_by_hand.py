@@ -252,16 +252,16 @@ def test_a_daemon_that_ends_in_the_middle_is_told_and_the_next_run_goes_on(
     """Killed while it makes a container, Incus itself is left with one that it can neither start nor delete."""
     lab = Lab(tmp_path, own_incus.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
-    run = controller(lab, tmp_path / "a")
-    wait_until(lambda: status in {one["status"] for one in lab.made()} or run.poll() is not None)
-    assert run.poll() is None
-    file = remains.pidfile(own_incus.state, RUN)
-    pid = remains.running(file, remains.INCUSD)
-    assert pid is not None
-    os.kill(pid, how)
-    wait_until(lambda: remains.running(file, remains.INCUSD) is None)
-    prepare(own_incus)
-    out, err = run.communicate(timeout=300)
+    with controller(lab, tmp_path / "a") as run:
+        wait_until(lambda: status in {one["status"] for one in lab.made()} or run.poll() is not None)
+        assert run.poll() is None
+        file = remains.pidfile(own_incus.state, RUN)
+        pid = remains.running(file, remains.INCUSD)
+        assert pid is not None
+        os.kill(pid, how)
+        wait_until(lambda: remains.running(file, remains.INCUSD) is None)
+        prepare(own_incus)
+        out, err = run.communicate(timeout=300)
     assert run.returncode == 0 or "Unable to" in err, out + err
     ran = lab.provision("up", "--yes")
     assert ran.code == 0, ran.out + ran.err
