@@ -51,7 +51,25 @@ class TextFile(SingleFileSnapshotExtension):
     ) -> SerializedData:
         """Return the normalised text, with one line end after its last line."""
         del exclude, include, matcher  # they select properties of objects
-        return normalised(str(data)).rstrip("\n") + "\n"
+        return self.text_of(data).rstrip("\n") + "\n"
+
+    def text_of(self, data: SerializableData) -> str:
+        """Return the text without what differs between runs."""
+        return normalised(str(data))
+
+
+class ExactTextFile(TextFile):
+    """A snapshot of a text whose times and ids the test itself chose: they are compared, too."""
+
+    def text_of(self, data: SerializableData) -> str:
+        """Return the text as it is."""
+        return str(data)
+
+
+@pytest.fixture
+def exact_snapshot(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    """A snapshot that compares times, durations and ids as well: for texts that are made of values alone."""
+    return snapshot.use_extension(ExactTextFile)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from tests.checkout import tracked_files
 from tests.snapshots import normalised
@@ -61,6 +62,11 @@ def test_a_text_that_changed_fails_and_renewal_writes_it(tmp_path: Path) -> None
     assert run(tmp_path, ("one",)).returncode == 1
     assert run(tmp_path, ("one",), "--snapshot-update").returncode == 0
     assert file.read_text() == "one\n"
+
+
+def test_an_exact_snapshot_has_the_times_of_the_text(exact_snapshot: SnapshotAssertion) -> None:
+    text = "made 2026-11-21T08:00:00+00:00, took 3.2s"
+    assert text == exact_snapshot
 
 
 def test_a_text_without_a_snapshot_fails(tmp_path: Path) -> None:
