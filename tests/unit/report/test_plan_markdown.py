@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from markdown_it import MarkdownIt
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.plan import Change, Plan
 from provisioner.report.plan_markdown import LONGEST, plan_markdown
@@ -47,32 +48,16 @@ def cells_of(html: str) -> list[list[str]]:
     return [re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)]
 
 
-def test_it_says_how_much_what_and_why_and_every_attribute() -> None:
-    text = plan_markdown(Plan((CREATE, UPDATE)), "homelab")
-    assert text.startswith("### Plan of `homelab`\n\nPlan: 1 to create, 1 to change, 0 to destroy.\n")
-    assert "What is in it is lost" not in text
-    rows = cells_of(rendered(text))[1:]
-    created = ["container <code>llama</code>", "will be created", "in the file, not on the host", ""]
-    assert rows == [
-        created,
-        ["container <code>llama</code>", "will be updated in place", "it differs from the file", ""],
-    ]
-    assert "\n+       host     = box\n" in text
-    assert "\n!       memory = 1GiB -> 2GiB\n" in text
+PLANS = {
+    "creation and update": Plan((CREATE, UPDATE)),
+    "what is lost": Plan((REPLACE, DELETE)),
+    "without changes": Plan(orphans=(replace(LLAMA, name="other"),), leftovers=("llama/kokoro",)),
+}
 
 
-def test_what_is_lost_is_said_first() -> None:
-    text = plan_markdown(Plan((REPLACE, DELETE)), "homelab")
-    lost = text.index("> **What is in it is lost:** `llama`, `old`")
-    assert lost < text.index("| what |")
-
-
-def test_without_changes_there_is_no_table() -> None:
-    kept = plan_markdown(Plan(orphans=(replace(LLAMA, name="other"),), leftovers=("llama/kokoro",)), "homelab")
-    assert "No changes: the containers" in kept
-    assert "not in the file, and kept: `other`" in kept
-    assert "still running: `llama/kokoro`" in kept
-    assert "|" not in kept
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_it_says_how_much_what_and_why_and_every_attribute(plan: Plan, snapshot: SnapshotAssertion) -> None:
+    assert plan_markdown(plan, "homelab") == snapshot
 
 
 @pytest.mark.parametrize("words", HOSTILE)
