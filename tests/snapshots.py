@@ -16,7 +16,7 @@ from syrupy.types import PropertyFilter, PropertyMatcher, SerializableData, Seri
 
 NORMALISED: tuple[tuple[str, str], ...] = (
     (r"\x1b\[[0-9;?]*[A-Za-z]", ""),
-    (r"\S*/(?:pytest-of-[^/\s]+/pytest-\d+|popen-gw\d+)/\S*?(?=/|[\s:'\",;)\]]|$)", "<tmp>"),
+    (r"/(?:[^\s:=,;'\"()]*/)?(?:pytest-of-[^/\s]+/pytest-\d+|popen-gw\d+)/\S*?(?=/|[\s:'\",;)\]]|$)", "<tmp>"),
     (re.escape(str(Path(__file__).resolve().parents[1])), "<checkout>"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
     (r"\bafter \d+(?:\.\d+)? ?s\b", "after <duration>"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.models.hub import (
     ENDPOINT,
@@ -109,23 +110,6 @@ def test_the_plain_one_is_meant_where_both_are_there(standin: StandIn) -> None:
     assert find_file(standin.hub, REPOSITORY, "Q4_K_XL").file == "a-Q4_K_XL.gguf"
 
 
-@pytest.mark.parametrize(
-    ("quantisation", "message", "hint"),
-    [
-        ("Q5_K_M", "no Q5_K_M in acme/Small-GGUF", "there: BF16, IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_XL"),
-        ("K_M", "no K_M in", "there: "),
-        ("Q8_0", "several files of acme/Small-GGUF are Q8_0: other.Q8_0.gguf, small.Q8_0.gguf", "by its address"),
-        ("Q2_K", "no Q2_K in", "there: "),
-    ],
-)
-def test_what_is_not_one_file_is_told_with_what_there_is(
-    standin: StandIn, quantisation: str, message: str, hint: str
-) -> None:
-    told = refusal(standin, quantisation)
-    assert message in told.message
-    assert hint in told.hint
-
-
 def test_a_model_of_several_files_is_all_of_them_in_their_order(standin: StandIn) -> None:
     found = find_file(standin.hub, REPOSITORY, "BF16")
     names = [f"BF16/Small-BF16-0000{number}-of-00002.gguf" for number in (1, 2)]
@@ -133,56 +117,52 @@ def test_a_model_of_several_files_is_all_of_them_in_their_order(standin: StandIn
     assert found == HubFile(COMMIT, first.file, first.sha256, 5_000_000_000, (second,))
 
 
-def test_a_missing_part_is_named(standin: StandIn) -> None:
-    standin.say(200, page_of(*(sibling(f"a-Q8_0-0000{number}-of-00003.gguf") for number in (1, 3))))
-    assert "Q8_0 of acme/Small-GGUF is in 3 files, and there is no a-Q8_0-00002-of-00003.gguf" in (
-        refusal(standin, "Q8_0").message
-    )
-
-
-def test_a_part_without_a_hash_is_refused(standin: StandIn) -> None:
-    standin.say(200, page_of(sibling("a-Q8_0-00001-of-00002.gguf"), sibling("a-Q8_0-00002-of-00002.gguf", lfs=None)))
-    assert "does not say what a-Q8_0-00002-of-00002.gguf" in refusal(standin, "Q8_0").message
-
-
-def test_a_whole_one_and_one_of_several_files_are_two(standin: StandIn) -> None:
-    parts = [sibling(f"x/a-Q8_0-0000{number}-of-00002.gguf") for number in (1, 2)]
-    standin.say(200, page_of(*parts, sibling("a-Q8_0.gguf")))
-    assert "are Q8_0: a-Q8_0.gguf, x/a-Q8_0-00001-of-00002.gguf" in refusal(standin, "Q8_0").message
-
-
-def test_a_repository_without_any_says_so(standin: StandIn) -> None:
-    standin.say(200, page_of(sibling("model.safetensors")))
-    assert refusal(standin).hint == "it holds no GGUF at all"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"lfs": None},
-        {"lfs": "a" * 64},
-        {"lfs": ["sha256"]},
-        {"lfs": {"sha256": "x", "size": 1}},
-        {"lfs": {"sha256": ["a" * 64], "size": 1}},
-        *({"lfs": {"sha256": "a" * 64, "size": size}} for size in ("1", -5, True, 1.5, None, 2**60, [1])),
-    ],
+PART = "a-Q8_0-0000{}-of-0000{}.gguf"
+NO_HASHES = (
+    None,
+    "a" * 64,
+    ["sha256"],
+    {"sha256": "x", "size": 1},
+    {"sha256": ["a" * 64], "size": 1},
+    *({"sha256": "a" * 64, "size": size} for size in ("1", -5, True, 1.5, None, 2**60, [1])),
 )
-def test_a_file_without_a_hash_is_refused(standin: StandIn, more: Mapping[str, Any]) -> None:
-    standin.say(200, page_of(sibling("a-Q4_K_M.gguf", **more)))
+NO_NAMES = ("../../x-Q4_K_M.gguf", "a/../x-Q4_K_M.gguf", "/x-Q4_K_M.gguf", "./x-Q4_K_M.gguf", "a//x-Q4_K_M.gguf", 7)
+NO_LISTS = (None, 5, True, "a-Q4_K_M.gguf", {"rfilename": "a-Q4_K_M.gguf"}, [[]], [None])
+NO_FILE: dict[str, tuple[str, Any]] = {
+    "not there": ("Q5_K_M", None),
+    "half a name": ("K_M", None),
+    "two": ("Q8_0", None),
+    "a file of another name": ("Q2_K", None),
+    "a part is missing": ("Q8_0", [sibling(PART.format(number, 3)) for number in (1, 3)]),
+    "a part without a hash": ("Q8_0", [sibling(PART.format(1, 2)), sibling(PART.format(2, 2), lfs=None)]),
+    "one whole and one in parts": (
+        "Q8_0", [*(sibling("x/" + PART.format(number, 2)) for number in (1, 2)), sibling("a-Q8_0.gguf")],
+    ),
+    "no gguf": ("Q4_K_M", [sibling("model.safetensors")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("quantisation", "siblings"), NO_FILE.values(), ids=NO_FILE)
+def test_what_is_not_one_file_is_told_with_what_there_is(
+    standin: StandIn, quantisation: str, siblings: Any, snapshot: SnapshotAssertion
+) -> None:
+    if siblings:
+        standin.say(200, page_of(*siblings))
+    told = refusal(standin, quantisation)
+    assert f"{told.message}\n{told.hint}" == snapshot
+
+
+@pytest.mark.parametrize("lfs", NO_HASHES)
+def test_a_file_without_a_hash_is_refused(standin: StandIn, lfs: Any) -> None:
+    standin.say(200, page_of(sibling("a-Q4_K_M.gguf", lfs=lfs)))
     assert "does not say what a-Q4_K_M.gguf" in refusal(standin).message
 
 
-@pytest.mark.parametrize("siblings", [None, 5, True, "a-Q4_K_M.gguf", {"rfilename": "a-Q4_K_M.gguf"}, [[]], [None]])
-def test_a_list_of_files_that_is_none_holds_none(standin: StandIn, siblings: Any) -> None:
+@pytest.mark.parametrize("siblings", [*NO_LISTS, *([sibling(name)] for name in NO_NAMES)])  # type: ignore[arg-type]
+def test_a_list_of_no_files_or_of_names_that_lead_out_of_the_repository_holds_none(
+    standin: StandIn, siblings: Any
+) -> None:
     standin.say(200, {"sha": COMMIT, "siblings": siblings})
-    assert refusal(standin).hint == "it holds no GGUF at all"
-
-
-@pytest.mark.parametrize(
-    "name", ["../../x-Q4_K_M.gguf", "a/../x-Q4_K_M.gguf", "/x-Q4_K_M.gguf", "./x-Q4_K_M.gguf", "a//x-Q4_K_M.gguf", 7]
-)
-def test_a_name_that_leads_out_of_the_repository_is_no_file_of_it(standin: StandIn, name: Any) -> None:
-    standin.say(200, page_of(sibling(name)))
     assert refusal(standin).hint == "it holds no GGUF at all"
 
 

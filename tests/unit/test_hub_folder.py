@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.models import folders
 from provisioner.models.hub import Hub, HubError, HubFile, UnreachableHubError
@@ -111,29 +112,10 @@ def test_a_method_of_a_model_with_eyes_is_in_its_text_part(standin: StandIn) -> 
     assert standin.find().method == "awq"
 
 
-def test_a_small_file_that_is_not_what_git_says_is_refused(standin: StandIn) -> None:
-    standin.told["tokenizer_config.json"] = {"blobId": "c" * 40}
-    assert "what came as tokenizer_config.json of acme/Small-exl3 is not what the hub says" in standin.refusal().message
-    standin.told = {"tokenizer_config.json": {"blobId": None}}
-    assert "what came as tokenizer_config.json" in standin.refusal().message
-
-
 def test_a_configuration_in_lfs_is_read_and_held_against_its_hash(standin: StandIn) -> None:
     good = {"sha256": hashlib.sha256(standin.files[CONFIG]).hexdigest(), "size": len(standin.files[CONFIG])}
     standin.told[CONFIG] = {"blobId": "b" * 40, "lfs": good}
     assert standin.find().method == "exl3"
-    standin.told[CONFIG] = {"lfs": {**good, "sha256": "0" * 64}}
-    assert "what came as config.json" in standin.refusal().message
-
-
-def test_a_small_file_that_is_large_is_not_downloaded(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.models.hub.folder.SMALL_BYTES", 3_000_000)
-    standin.told["chat_template.jinja"] = {"size": 3_000_001}
-    assert "has 3000001 bytes, and 3 MB are the most" in standin.refusal().message
-    assert "chat_template.jinja" not in standin.downloads()
-    for size in (None, -5, True, "14", [14]):
-        standin.told["chat_template.jinja"] = {"size": size}
-        assert "a size that the hub does not tell" in standin.refusal().message
 
 
 def test_small_files_that_drip_have_one_end_together(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,62 +123,54 @@ def test_small_files_that_drip_have_one_end_together(standin: StandIn, monkeypat
     assert "does not come within 0 seconds" in standin.refusal().message
 
 
-def test_a_file_that_does_not_end_is_not_read_to_its_end(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.models.hub.folder.SMALL_BYTES", 1 << 10)
-    standin.files["chat_template.jinja"] = b"x" * (1 << 20)
-    standin.serve()
-    standin.told["chat_template.jinja"] = {"size": 14}
-    assert "what came as chat_template.jinja" in standin.refusal().message
-
-
-def test_weights_without_a_hash_are_refused(standin: StandIn) -> None:
-    standin.told[SHARDS[0]] = {"lfs": {"sha256": "x", "size": 1}}
-    assert f"does not say what {SHARDS[0]}" in standin.refusal().message
-
-
-def test_a_folder_that_is_none_is_refused_with_what_is_there(standin: StandIn) -> None:
-    del standin.files[CONFIG]
-    told = standin.refusal()
-    assert f"{REPOSITORY} at {REVISION} is no model that is a folder: there is no config.json in it" in told.message
-    assert "there: .gitattributes, README.md" in told.hint
-    standin.files = {CONFIG: config(None), "small-Q4_K_M.gguf": b"left"}
-    told = standin.refusal()
-    assert "there is no *.safetensors in it" in told.message
-    assert told.hint == "there: config.json, small-Q4_K_M.gguf"
-
-
-def test_an_index_that_names_a_missing_file_is_refused(standin: StandIn) -> None:
-    standin.files[INDEX] = index_of(*SHARDS, "model-00003-of-00003.safetensors")
-    standin.serve()
-    assert f"its {INDEX} names model-00003-of-00003.safetensors, which is not there" in standin.refusal().message
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        (CONFIG, b"<html>", "its config.json is no JSON"),
-        (CONFIG, b"[]", "its config.json is no JSON object"),
-        (CONFIG, b'{"quantization_config": {"bits": 4}}', "names no quant_method"),
-        (CONFIG, b'{"quantization_config": {"quant_method": "x\\ny"}}', "names no quant_method"),
-        (INDEX, b"\xff\xfe", f"its {INDEX} is no JSON"),
-        (INDEX, b'{"weight_map": []}', "has no weight_map"),
-    ],
-)
-def test_a_damaged_file_is_told(standin: StandIn, name: str, content: bytes, words: str) -> None:
-    standin.files[name] = content
-    standin.serve()
-    assert words in standin.refusal().message
-
-
-@pytest.mark.parametrize("name", ["model (1).safetensors", "-model.safetensors", "tokenizer\n.json", "a b.jinja"])
-def test_a_name_that_is_no_plain_one_is_refused(standin: StandIn, name: str) -> None:
-    standin.files[name] = b"x"
-    assert f"{name!r} cannot be the name of a model's file" in standin.refusal().message
-
-
 def test_more_files_than_any_model_has_are_refused(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "MOST_FILES", 3)
     assert "it has 7 files, and no model has more than 3" in standin.refusal().message
+
+
+SMALL_SIZE = 3_000_000
+ODD_SIZES = (None, -5, True, "14", [14])
+REFUSED: dict[str, tuple[dict[str, bytes | None], dict[str, dict[str, Any]]]] = {
+    "not what git says": ({}, {"tokenizer_config.json": {"blobId": "c" * 40}}),
+    "git says nothing": ({}, {"tokenizer_config.json": {"blobId": None}}),
+    "not what lfs says": ({}, {CONFIG: {"lfs": {"sha256": "0" * 64, "size": len(folder_files()[CONFIG])}}}),
+    "large": ({}, {"chat_template.jinja": {"size": SMALL_SIZE + 1}}),
+    **{f"size {size!r}": ({}, {"chat_template.jinja": {"size": size}}) for size in ODD_SIZES},
+    "longer than told": ({"chat_template.jinja": b"x" * (SMALL_SIZE + 2)}, {"chat_template.jinja": {"size": 14}}),
+    "weights without a hash": ({}, {SHARDS[0]: {"lfs": {"sha256": "x", "size": 1}}}),
+    "no configuration": ({CONFIG: None}, {}),
+    "no weights": (dict.fromkeys(folder_files()) | {CONFIG: config(None), "small-Q4_K_M.gguf": b"left"}, {}),
+    "a shard is missing": ({INDEX: index_of(*SHARDS, "model-00003-of-00003.safetensors")}, {}),
+    "configuration no json": ({CONFIG: b"<html>"}, {}),
+    "configuration no object": ({CONFIG: b"[]"}, {}),
+    "no method": ({CONFIG: b'{"quantization_config": {"bits": 4}}'}, {}),
+    "a method of two lines": ({CONFIG: b'{"quantization_config": {"quant_method": "x\\ny"}}'}, {}),
+    "index no json": ({INDEX: b"\xff\xfe"}, {}),
+    "index without a map": ({INDEX: b'{"weight_map": []}'}, {}),
+    "name with brackets": ({"model (1).safetensors": b"x"}, {}),
+    "name like an option": ({"-model.safetensors": b"x"}, {}),
+    "name of two lines": ({"tokenizer\n.json": b"x"}, {}),
+    "name with a space": ({"a b.jinja": b"x"}, {}),
+}
+
+
+@pytest.mark.parametrize(("files", "told"), REFUSED.values(), ids=REFUSED)
+def test_a_folder_that_is_refused_says_why(
+    standin: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, bytes | None],
+    told: dict[str, dict[str, Any]],
+    snapshot: SnapshotAssertion,
+) -> None:
+    monkeypatch.setattr("provisioner.models.hub.folder.SMALL_BYTES", SMALL_SIZE)
+    merged = {**standin.files, **files}
+    standin.files = {name: content for name, content in merged.items() if content is not None}
+    standin.told = told
+    standin.serve()
+    refusal = standin.refusal()
+    assert f"{refusal.message}\n{refusal.hint}" == snapshot
+    large = {name for name, one in told.items() if one.get("size", 0) != 14 and "size" in one}
+    assert not large & {*standin.downloads()}
 
 
 def test_a_revision_that_is_not_there_is_told_with_those_that_are(standin: StandIn) -> None:

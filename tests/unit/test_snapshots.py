@@ -46,6 +46,7 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
         ("sha256 " + "a1" * 32, "sha256 <digest>"),
         (f"{ROOT}/roles/door", "<checkout>/roles/door"),
         ("/home/me/pytest-of-root/pytest-3/test_x0/homelab.yml:3", "<tmp>/homelab.yml:3"),
+        ("FLAGS=-I/home/me/pytest-of-root/pytest-3/test_x0/out", "FLAGS=-I<tmp>/out"),
         ("\x1b[31mred\x1b[0m  \nnext", "red\nnext"),
         ("port 8080, 4 of 5, 12 GiB", "port 8080, 4 of 5, 12 GiB"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
 from provisioner.cuda.headers import examine
@@ -49,18 +50,40 @@ def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return Cuda(tmp_path, capsys)
 
 
-def test_check_says_what_it_sees_and_changes_nothing(cuda: Cuda) -> None:
-    code, out, err = cuda("check", "old")
-    assert (code, err) == (0, "")
-    include = cuda.folder / "old/targets/x86_64-linux/include"
-    assert out.splitlines() == [
-        f"Toolkit:    CUDA 13.0 in {include}, takes GCC up to 15",
-        "glibc:      2.43 (of this machine)",
-        "Headers:    as NVIDIA made them, made for any glibc before 2.42",
-        "Conflicts:  rsqrt, rsqrtf",
-        "To be fixed: provision cuda fix DIR, or with --overlay OUT to leave the toolkit as it is.",
-    ]
-    assert texts(include) == made("13.0")
+EDITED = blog_edit(made("13.0"))
+STORIES: dict[str, tuple[tuple[int, str], ...]] = {
+    "check": ((0, "check old"),),
+    "fix twice and revert twice": (
+        (0, "fix old"), (0, "check old --detailed-exitcode"), (0, "fix old"), (0, "revert old"), (0, "revert old"),
+    ),
+    "nothing conflicts": ((0, "fix old --glibc 2.36"), (0, "fix new --overlay out")),
+    "overlay twice": ((0, "fix old --overlay out"), (0, "fix old --overlay out")),
+    "a hand edit that compiles": (
+        (0, "check edited --detailed-exitcode"), (0, "fix edited"), (0, "fix edited --overlay out"),
+        (0, "revert edited"),
+    ),
+    "a hand edit that does not compile": (
+        (2, "check edited --glibc 2.36 --detailed-exitcode"), (2, "check edited --glibc 2.41 --detailed-exitcode"),
+        (4, "fix edited --glibc 2.36"), (4, "fix edited --glibc 2.36 --overlay out"),
+    ),
+    "bad input": (
+        (4, "check nothing"), (4, "fix ."), (4, "revert ."), (64, "check"), (64, "check old new"),
+        (64, "check old --glibc new"), (64, "mend old"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+def test_what_is_said_and_done(cuda: Cuda, steps: tuple[tuple[int, str], ...], snapshot: SnapshotAssertion) -> None:
+    folders = [cuda.folder / "old/include", write_toolkit(cuda.folder / "edited", headers=EDITED)]
+    said = []
+    for code, words in steps:
+        answer, out, err = cuda(*words.split())
+        assert answer == code, words
+        said.append(f"$ provision cuda {words}\n{out}{err}")
+    assert "\n".join(said) == snapshot
+    assert [texts(folder) for folder in folders] == [made("13.0"), EDITED], "as they were before"
+    assert (cuda.folder / "out").exists() == (steps is STORIES["overlay twice"])
 
 
 @pytest.mark.parametrize(
@@ -70,39 +93,6 @@ def test_check_says_what_it_sees_and_changes_nothing(cuda: Cuda) -> None:
 def test_a_pending_fix_is_an_exit_code_where_it_is_asked_for(cuda: Cuda, arguments: tuple[str, ...], code: int) -> None:
     assert cuda("check", *arguments, "--detailed-exitcode")[0] == code
     assert cuda("check", *arguments)[0] == 0
-
-
-def test_fix_twice_and_revert(cuda: Cuda) -> None:
-    code, out, _ = cuda("fix", "old")
-    assert code == 0
-    assert "Fixed " in out
-    assert "math_functions.hpp; provision cuda revert DIR puts them back." in out
-    assert cuda("check", "old", "--detailed-exitcode")[0] == 0
-    code, out, _ = cuda("fix", "old")
-    assert code == 0
-    assert "fixed by provision" in out
-    assert out.endswith("Nothing to do.\n")
-    code, out, _ = cuda("revert", "old")
-    assert code == 0
-    assert "Reverted " in out
-    assert texts(cuda.folder / "old/include") == made("13.0")
-    assert cuda("revert", "old")[1].endswith("Nothing to revert: fix has not edited these headers.\n")
-
-
-def test_fix_does_nothing_where_nothing_conflicts(cuda: Cuda) -> None:
-    assert cuda("fix", "old", "--glibc", "2.36")[1].endswith("Nothing to do.\n")
-    assert cuda("fix", "new", "--overlay", "out")[1].endswith("Nothing to do.\n")
-    assert texts(cuda.folder / "old/include") == made("13.0")
-    assert not Path("out").exists()
-
-
-def test_the_overlay_leaves_the_toolkit_alone_and_its_line_comes_last(cuda: Cuda) -> None:
-    code, out, _ = cuda("fix", "old", "--overlay", "out")
-    assert code == 0
-    assert out.splitlines()[-1] == f"NVCC_PREPEND_FLAGS=-I{cuda.folder}/out"
-    assert (cuda.folder / "out/bits/mathcalls.h").is_file()
-    assert texts(cuda.folder / "old/include") == made("13.0")
-    assert "Kept out/bits/mathcalls.h" in cuda("fix", "old", "--overlay", "out")[1]
 
 
 def test_json_has_the_same(cuda: Cuda) -> None:
@@ -117,31 +107,6 @@ def test_json_has_the_same(cuda: Cuda) -> None:
     assert fixed["changed"] == [f"{include}/crt/math_functions.h", f"{include}/crt/math_functions.hpp"]
     done = {"state": "fixed", "conflicts": [], "pending": False}
     assert cuda.result("check", "old") == {"type": "result", **seen, **done, "changed": []}
-
-
-def test_a_hand_edit_that_compiles_is_nothing_to_do_for_every_verb(cuda: Cuda) -> None:
-    edited = blog_edit(made("13.0"))
-    include = write_toolkit(cuda.folder / "edited", headers=edited)
-    for words in (("check",), ("fix",), ("fix", "--overlay", "out"), ("revert",)):
-        code, out, _ = cuda(words[0], "edited", *words[1:])
-        assert (code, "Nothing to" in out) == (0, True)
-    assert texts(include) == edited
-    assert not (cuda.folder / "out").exists()
-    assert cuda.result("check", "edited", "--detailed-exitcode")["pending"] is False
-
-
-@pytest.mark.parametrize("more", [(), ("--overlay", "out")])
-def test_a_hand_edit_that_does_not_compile_is_refused_and_named(cuda: Cuda, more: tuple[str, ...]) -> None:
-    edited = blog_edit(made("13.0"))
-    include = write_toolkit(cuda.folder / "edited", headers=edited)
-    code, out, _ = cuda("check", "edited", "--glibc", "2.36", "--detailed-exitcode")
-    assert (code, "Does not compile like that." in out) == (2, True)
-    code, out, err = cuda("fix", "edited", "--glibc", "2.36", *more)
-    assert (code, out) == (4, "")
-    assert "were edited by hand; nothing was done" in err
-    assert "rsqrtf bears 'noexcept(true)'" in err
-    assert "reinstall the package" in err
-    assert texts(include) == edited
 
 
 def test_a_hand_edit_after_the_fix_is_not_reverted(cuda: Cuda) -> None:
@@ -202,19 +167,6 @@ def test_one_folder_that_cannot_be_fixed_leaves_all_as_they_are(cuda: Cuda) -> N
     assert texts(own).definitions == made("13.0").definitions
 
 
-def test_check_warns_of_a_hand_edit_and_knows_where_it_fails(cuda: Cuda) -> None:
-    write_toolkit(cuda.folder / "edited", headers=blog_edit(made("13.0")))
-    code, out, err = cuda("check", "edited", "--detailed-exitcode")
-    assert code == 0
-    assert "Headers:    edited by hand" in out
-    assert "rsqrt bears 'noexcept(true)'" in out
-    assert "Compiles with this glibc" in out
-    assert "Warning:" in err
-    code, out, _ = cuda("check", "edited", "--glibc", "2.41", "--detailed-exitcode")
-    assert code == 2
-    assert out.endswith("Does not compile like that.\n")
-
-
 def test_an_interrupted_fix_is_completed_and_no_overlay_hides_it(cuda: Cuda) -> None:
     declarations = examine(made("13.0")).mended.declarations
     (cuda.folder / "old/include/crt/math_functions.h").write_text(declarations, encoding="latin-1")
@@ -226,25 +178,6 @@ def test_an_interrupted_fix_is_completed_and_no_overlay_hides_it(cuda: Cuda) -> 
         str(cuda.folder / "old/targets/x86_64-linux/include/crt/math_functions.hpp")
     ]
     assert cuda("check", "old", "--detailed-exitcode")[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("check", "nothing"), 4, "there is no such directory"),
-        (("fix", "."), 4, "Unable to find a CUDA toolkit"),
-        (("revert", "."), 4, "/usr/local/cuda"),
-        (("check",), 64, "Missing argument"),
-        (("check", "old", "new"), 64, "unexpected extra argument"),
-        (("check", "old", "--glibc", "new"), 64, "no version of glibc"),
-        (("mend", "old"), 64, "No such command"),
-    ],
-)
-def test_bad_input_is_refused_with_words(cuda: Cuda, arguments: tuple[str, ...], code: int, said: str) -> None:
-    answer = cuda(*arguments)
-    assert answer[0] == code
-    assert said in answer[2]
-    assert "Traceback" not in answer[2]
 
 
 def test_without_glibc_its_version_has_to_be_given(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
