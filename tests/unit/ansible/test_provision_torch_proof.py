@@ -6,10 +6,12 @@ import importlib.util
 import os
 import pwd
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.ansible.modules.provision_torch_proof import (
     TAIL,
@@ -48,6 +50,8 @@ class cuda:
 """
 RIGHT = str(64**3)
 LOCKED = {"torch": "2.9.0+cu128", "one-ext": "1.4.2+cu128.torch2.9.0"}
+Prepared = Callable[[Path], tuple[Venv, dict[str, str], dict[str, Any]]]
+"""Makes a stack in a folder; gives what is locked, and the module's further options."""
 
 
 def an_elf() -> bytes:
@@ -84,72 +88,9 @@ def test_a_stack_that_fits_is_proved_in_order_and_what_was_not_is_said(tmp_path:
     assert [one for one in sorted(venv.root.rglob("*")) if "pure" not in one.parts[-1] + one.parts[-2]] == files
 
 
-@pytest.mark.parametrize(
-    ("packages", "package", "words"),
-    [
-        ({"torch": "2.9.0"}, "torch", "torch is there in version 2.9.0+cu128, and 2.9.0 is locked"),
-        ({"one_ext": "1.4.2+cu130.torch2.9.0"}, "one-ext", "and 1.4.2+cu130.torch2.9.0 is locked"),
-        ({"Flash_Attn": "2.8.3"}, "flash-attn", "flash-attn is not installed"),
-    ],
-)
-def test_what_is_locked_has_to_be_there_in_that_version(
-    tmp_path: Path, packages: dict[str, str], package: str, words: str
-) -> None:
-    said = answer(stack(tmp_path / "venv"), {**LOCKED, **packages} if "one_ext" not in packages else packages)
-    assert words in said["problem"]
-    assert said["package"] == package
-    assert package in said["advice"]
-    assert {one["step"] for one in said["steps"]} == {"names"}
-
-
 def test_a_local_label_may_be_spelled_as_the_wheel_does(tmp_path: Path) -> None:
     venv = stack(tmp_path / "venv")
     assert answer(venv, {**LOCKED, "one-ext": "1.4.2+CU128-torch2.9.0"})["problem"] == ""
-
-
-def test_a_wheel_of_sources_is_told_from_one_that_is_compiled(tmp_path: Path) -> None:
-    venv = stack(tmp_path / "venv").add("exllamav3", "1.6.5", {"exllamav3/ext.py": ""}, ["torch>=2.6.0"])
-    said = answer(venv, {**LOCKED, "exllamav3": "1.6.5"}, modules={"exllamav3": ["exllamav3_ext"]})
-    assert "exllamav3 has no exllamav3_ext: a wheel of sources" in said["problem"]
-    assert "nvcc" in said["problem"]
-    assert (said["package"], said["steps"][-1]["verdict"]) == ("exllamav3", "absent")
-
-
-def test_a_compiled_file_that_is_gone_or_cut_off_is_found_without_an_import(tmp_path: Path) -> None:
-    venv = stack(tmp_path / "venv", "raise SystemExit('imported')")
-    (venv.site / "one_ext.so").write_bytes(an_elf()[:5000])
-    said = answer(venv)
-    assert "one-ext (one_ext.so) cannot be read as a compiled file" in said["problem"]
-    assert verdicts(said)[-1] == ("symbols", "one-ext", "damaged")
-    (venv.site / "one_ext.so").unlink()
-    said = answer(venv)
-    assert said["problem"] == "one-ext is not whole: one_ext.so is gone"
-    assert said["steps"][-1]["verdict"] == "absent"
-
-
-@pytest.mark.parametrize(
-    ("owner", "requires", "package", "words"),
-    [
-        ("more", "torch==2.11.0", "more", "more requires torch==2.11.0, and 2.9.0+cu128 is there"),
-        ("more", "Triton>=3.5; python_version >= '3'", "more", "more requires Triton>=3.5"),
-        ("more", "one.ext<1; sys_platform == 'linux'", "more", "and 1.4.2+cu128.torch2.9.0 is there"),
-    ],
-)
-def test_a_requirement_that_is_not_met_names_who_asks(
-    tmp_path: Path, owner: str, requires: str, package: str, words: str
-) -> None:
-    venv = stack(tmp_path / "venv").add(owner, "1.0", {}, [requires])
-    said = answer(venv, {**LOCKED, owner: "1.0"})
-    assert words in said["problem"]
-    assert said["package"] == package
-    assert verdicts(said)[-1] == ("metadata", owner, "requirement not met")
-
-
-def test_what_torch_requires_is_the_other_s_to_change(tmp_path: Path) -> None:
-    venv = Venv(tmp_path).make().add("torch", "2.9.0", {}, ["triton==3.5.0; platform_system == 'Linux'"])
-    said = prove(venv.add("triton", "3.4.0"), {"torch": "2.9.0", "triton": "3.4.0"})
-    assert said["problem"].endswith("and 3.4.0 is there")
-    assert said["package"] == "triton"
 
 
 def test_requirements_of_other_pythons_extras_and_labels_are_no_obstacle(tmp_path: Path) -> None:
@@ -160,46 +101,112 @@ def test_requirements_of_other_pythons_extras_and_labels_are_no_obstacle(tmp_pat
     assert any("torch (>=2" in one or "cannot be read" in one for one in said["unproved"])
 
 
-@pytest.mark.parametrize(
-    ("code", "verdict", "words"),
-    [
-        ("raise ImportError('no such thing')", "import error", "cannot be imported: ImportError: no such thing"),
-        ("raise SystemExit(0)", "import error", "it ended Python, exit code 0"),
-        ("import os; os._exit(3)", "import error", "it ended Python, exit code 3"),
-        ("import os; os.abort()", "crash", "crashes at import: SIGABRT (Fatal Python error: Aborted)"),
-        ("import os; os.kill(os.getpid(), 9)", "crash", "crashes at import: SIGKILL"),
-        ("import time; time.sleep(99)", "hang", "hangs at import: it was ended after 3 s"),
-        ("raise ImportError('x.so: undefined symbol: cudaGone')", "missing symbol", "needs cudaGone"),
-        (
-            "raise ImportError('libz.so.9: cannot open shared object file: No such file')",
-            "missing library",
-            "needs the library libz.so.9",
-        ),
-        (
-            "import os; os.write(1, b'\\xff\\x00' * 40_000_000); raise ValueError('after all that')",
-            "import error",
-            "ValueError: after all that",
-        ),
-    ],
-)
-def test_ways_to_fail_at_import_are_told_apart(tmp_path: Path, code: str, verdict: str, words: str) -> None:
-    said = answer(stack(tmp_path / "venv", code), timeout_s=3 if verdict == "hang" else 60)
-    assert words in said["problem"]
-    assert verdicts(said)[-1] == ("import", "one-ext", verdict)
-    assert said["package"] == "one-ext"
-    assert "one-ext" in said["advice"]
-    assert len(str(said)) < 5000
-
-
 def test_a_stack_without_compiled_modules_has_torch_imported(tmp_path: Path) -> None:
     said = prove(Venv(tmp_path).make().add("torch", "2.9.0", {"torch/__init__.py": ""}), {"torch": "2.9.0"})
     assert (said["problem"], ("import", "torch", "ok") in verdicts(said)) == ("", True)
 
 
-def test_a_torch_that_cannot_be_imported_is_to_blame_itself(tmp_path: Path) -> None:
-    said = answer(stack(tmp_path / "venv", torch="import os; os.abort()"))
-    assert "torch (torch) crashes at import: SIGABRT" in said["problem"]
-    assert said["package"] == "torch"
+SOURCES = {"exllamav3/ext.py": ""}
+LIBRARY = "raise ImportError('libz.so.9: cannot open shared object file: No such file')"
+MUCH = "import os; os.write(1, b'\\xff\\x00' * 40_000_000); raise ValueError('after all that')"
+BESIDE = "import os, sys; 'CARD' in os.environ and '' not in sys.argv and os.abort()"
+
+
+def fails(code: str, **more: Any) -> Prepared:
+    """A stack whose extension runs this code when it is imported."""
+    return lambda root: (stack(root, code), LOCKED, more)
+
+
+def requiring(requires: str) -> Prepared:
+    """A stack with a package that requires this."""
+    return lambda root: (stack(root).add("more", "1.0", {}, [requires]), {**LOCKED, "more": "1.0"}, {})
+
+
+def on_card(code: str = "", **environment: str) -> Prepared:
+    """A stack that has to compute on a card."""
+    return fails(code, device="cuda", environment=environment)
+
+
+def damaged(root: Path, content: bytes | None) -> tuple[Venv, dict[str, str], dict[str, Any]]:
+    """A stack whose compiled file is cut off, or gone."""
+    venv = stack(root, "raise SystemExit('imported')")
+    (venv.site / "one_ext.so").unlink()
+    if content is not None:
+        (venv.site / "one_ext.so").write_bytes(content)
+    return venv, LOCKED, {}
+
+
+def old_triton(root: Path) -> tuple[Venv, dict[str, str], dict[str, Any]]:
+    venv = Venv(root).make().add("torch", "2.9.0", {}, ["triton==3.5.0; platform_system == 'Linux'"])
+    return venv.add("triton", "3.4.0"), {"torch": "2.9.0", "triton": "3.4.0"}, {"modules": {}}
+
+
+WRONG: dict[str, tuple[Prepared, str, tuple[str, str, str]]] = {
+    "another torch": (
+        lambda root: (stack(root), {**LOCKED, "torch": "2.9.0"}, {}), "torch", ("names", "one-ext", "ok"),
+    ),
+    "another label": (
+        lambda root: (stack(root), {"one_ext": "1.4.2+cu130.torch2.9.0"}, {}),
+        "one-ext", ("names", "one-ext", "another version"),
+    ),
+    "not there": (
+        lambda root: (stack(root), {**LOCKED, "Flash_Attn": "2.8.3"}, {}),
+        "flash-attn", ("names", "flash-attn", "absent"),
+    ),
+    "a wheel of sources": (
+        lambda root: (
+            stack(root).add("exllamav3", "1.6.5", SOURCES, ["torch>=2.6.0"]),
+            {**LOCKED, "exllamav3": "1.6.5"},
+            {"modules": {"exllamav3": ["exllamav3_ext"]}},
+        ),
+        "exllamav3", ("names", "exllamav3", "absent"),
+    ),
+    "a file that is cut off": (
+        lambda root: damaged(root, an_elf()[:40]), "one-ext", ("symbols", "one-ext", "damaged"),
+    ),
+    "a file that is gone": (lambda root: damaged(root, None), "one-ext", ("names", "one-ext", "absent")),
+    "requires another torch": (requiring("torch==2.11.0"), "more", ("metadata", "more", "requirement not met")),
+    "requires what is not there": (
+        requiring("Triton>=3.5; python_version >= '3'"), "more", ("metadata", "more", "requirement not met"),
+    ),
+    "requires another extension": (
+        requiring("one.ext<1; sys_platform == 'linux'"), "more", ("metadata", "more", "requirement not met"),
+    ),
+    "torch requires another": (old_triton, "triton", ("metadata", "torch", "requirement not met")),
+    "import error": (fails("raise ImportError('no such thing')"), "one-ext", ("import", "one-ext", "import error")),
+    "ends python": (fails("raise SystemExit(0)"), "one-ext", ("import", "one-ext", "import error")),
+    "ends python at once": (fails("import os; os._exit(3)"), "one-ext", ("import", "one-ext", "import error")),
+    "aborts": (fails("import os; os.abort()"), "one-ext", ("import", "one-ext", "crash")),
+    "is killed": (fails("import os; os.kill(os.getpid(), 9)"), "one-ext", ("import", "one-ext", "crash")),
+    "hangs": (fails("import time; time.sleep(99)", timeout_s=3), "one-ext", ("import", "one-ext", "hang")),
+    "a missing symbol": (
+        fails("raise ImportError('x.so: undefined symbol: cudaGone')"),
+        "one-ext", ("import", "one-ext", "missing symbol"),
+    ),
+    "a missing library": (fails(LIBRARY), "one-ext", ("import", "one-ext", "missing library")),
+    "much output": (fails(MUCH), "one-ext", ("import", "one-ext", "import error")),
+    "torch aborts": (
+        lambda root: (stack(root, torch="import os; os.abort()"), LOCKED, {}), "torch", ("import", "torch", "crash"),
+    ),
+    "no driver": (on_card(NO_CARD="Found no NVIDIA driver on your system."), "", ("kernel", "torch", "no card")),
+    "torch for the processor": (
+        on_card(NO_CARD="Torch not compiled with CUDA enabled"), "torch", ("kernel", "torch", "CPU torch"),
+    ),
+    "no kernel": (on_card(CARD="old"), "torch", ("kernel", "torch", "kernel error")),
+    "a wrong product": (on_card(CARD="7"), "torch", ("kernel", "torch", "kernel error")),
+    "aborts beside the card": (on_card(BESIDE, CARD=RIGHT), "one-ext", ("kernel", "one-ext", "crash")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("prepare", "package", "last"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_found_in_its_step_with_who_is_to_blame_and_what_to_do(
+    tmp_path: Path, prepare: Prepared, package: str, last: tuple[str, str, str], snapshot: SnapshotAssertion
+) -> None:
+    venv, packages, more = prepare(tmp_path / "venv")
+    said = answer(venv, packages, **{"timeout_s": 60, **more})
+    assert (said["package"], verdicts(said)[-1]) == (package, last)
+    assert len(str(said)) < 5000
+    assert "\n".join((said["problem"], f"What to do: {said['advice']}", *said["unproved"])) == snapshot
 
 
 def test_what_hangs_is_ended_with_its_own_children(tmp_path: Path) -> None:
@@ -228,38 +235,6 @@ def test_a_child_that_stays_behind_holds_nobody_up(tmp_path: Path) -> None:
     code = "import subprocess; subprocess.Popen(['sleep', '60'])"
     assert answer(stack(tmp_path / "venv", code))["problem"] == ""
     assert time.monotonic() - started < 20
-
-
-@pytest.mark.parametrize(
-    ("environment", "package", "verdict", "words"),
-    [
-        (
-            {"NO_CARD": "Found no NVIDIA driver on your system."},
-            "",
-            "no card",
-            "finds no card: AssertionError: Found no",
-        ),
-        ({"NO_CARD": "Torch not compiled with CUDA enabled"}, "torch", "CPU torch", "is built for the CPU only"),
-        ({"CARD": "old"}, "torch", "kernel error", "no kernel image is available"),
-        ({"CARD": "7"}, "torch", "kernel error", "it multiplies two matrices wrongly"),
-    ],
-)
-def test_a_card_that_does_not_compute_is_told_from_none(
-    tmp_path: Path, environment: dict[str, str], package: str, verdict: str, words: str
-) -> None:
-    said = answer(stack(tmp_path / "venv"), device="cuda", environment=environment)
-    assert words in said["problem"]
-    assert (said["package"], verdicts(said)[-1]) == (package, ("kernel", "torch", verdict))
-    assert said["advice"]
-
-
-def test_a_module_that_fails_only_beside_the_card_is_to_blame(tmp_path: Path) -> None:
-    code = "import os, sys; 'CARD' in os.environ and '' not in sys.argv and os.abort()"
-    said = answer(stack(tmp_path / "venv", code), device="cuda", environment={"CARD": RIGHT})
-    assert "one-ext (one_ext) crashes at import" in said["problem"]
-    assert ("import", "one-ext", "ok") in verdicts(said)
-    assert verdicts(said)[-1] == ("kernel", "one-ext", "crash")
-    assert said["package"] == "one-ext"
 
 
 def test_on_a_card_only_torch_s_own_kernel_counts_as_run(tmp_path: Path) -> None:
