@@ -126,8 +126,15 @@ NO_HASHES = (
     {"sha256": ["a" * 64], "size": 1},
     *({"sha256": "a" * 64, "size": size} for size in ("1", -5, True, 1.5, None, 2**60, [1])),
 )
-NO_NAMES = ("../../x-Q4_K_M.gguf", "a/../x-Q4_K_M.gguf", "/x-Q4_K_M.gguf", "./x-Q4_K_M.gguf", "a//x-Q4_K_M.gguf", 7)
-NO_LISTS = (None, 5, True, "a-Q4_K_M.gguf", {"rfilename": "a-Q4_K_M.gguf"}, [[]], [None])
+NO_NAMES: tuple[Any, ...] = (
+    "../../x-Q4_K_M.gguf",
+    "a/../x-Q4_K_M.gguf",
+    "/x-Q4_K_M.gguf",
+    "./x-Q4_K_M.gguf",
+    "a//x-Q4_K_M.gguf",
+    7,
+)
+NO_LISTS: tuple[Any, ...] = (None, 5, True, "a-Q4_K_M.gguf", {"rfilename": "a-Q4_K_M.gguf"}, [[]], [None])
 NO_FILE: dict[str, tuple[str, Any]] = {
     "not there": ("Q5_K_M", None),
     "half a name": ("K_M", None),
@@ -158,7 +165,7 @@ def test_a_file_without_a_hash_is_refused(standin: StandIn, lfs: Any) -> None:
     assert "does not say what a-Q4_K_M.gguf" in refusal(standin).message
 
 
-@pytest.mark.parametrize("siblings", [*NO_LISTS, *([sibling(name)] for name in NO_NAMES)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("siblings", [*NO_LISTS, *([sibling(name)] for name in NO_NAMES)])
 def test_a_list_of_no_files_or_of_names_that_lead_out_of_the_repository_holds_none(
     standin: StandIn, siblings: Any
 ) -> None:

@@ -77,10 +77,13 @@ def test_what_a_desktop_cannot_have_is_refused_at_its_place(
 
 
 def test_what_is_not_well_formed_says_what_is_known(snapshot: SnapshotAssertion) -> None:
-    usual = {"user": "penny", "password": WORD}
-    several = ({"user": "penny"}, {**usual, "keyboard": "latm"}, {**usual, "keyboard": "qwertz"})
-    found = [*map(refused, several), refused({**usual, "image": "debian/13"})]
-    assert "\n".join(line for lines in found for line in lines) == snapshot
+    usual: dict[str, Any] = {"user": "penny", "password": WORD}
+    several = (
+        {"user": "penny"},
+        *({**usual, "keyboard": name} for name in ("latm", "qwertz")),
+        {**usual, "image": "x"},
+    )
+    assert "\n".join(line for content in several for line in refused(content)) == snapshot
 
 
 @pytest.mark.parametrize(

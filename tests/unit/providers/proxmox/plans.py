@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,13 @@ def limited(
         known.permissions.grant(path, "penny@pve", "Provisioner")
     secret = known.add_token("penny@pve", "lab", privsep=False)
     return dataclasses.replace(access, user="penny@pve", token_id="lab", token_secret=Secret("token", secret))
+
+
+def down(*nodes: str) -> Callable[[Double], None]:
+    """Return what takes these nodes down, or nothing."""
+
+    def take_down(pve: Double) -> None:
+        for node in nodes:
+            pve.take_down(node)
+
+    return take_down

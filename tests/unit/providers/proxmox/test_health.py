@@ -21,7 +21,7 @@ from provisioner.values.state import Execution, Secret
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import GIB, Storage
 from tests.doubles.proxmox.world import PASSWORD
-from tests.unit.providers.proxmox.plans import ROLE, limited
+from tests.unit.providers.proxmox.plans import ROLE, down, limited
 
 CHECKS = [
     "answers",
@@ -98,10 +98,6 @@ def test_each_missing_right_is_named_with_its_path(pve: Double, access: Access, 
     assert name in message
     assert " on /" in message
     assert "pveum acl modify /" in hint(found, "rights")
-
-
-def down(*nodes: str) -> Callable[[Double], object]:
-    return lambda pve: [pve.take_down(node) for node in nodes]
 
 
 def little_room(pve: Double) -> None:

@@ -27,6 +27,7 @@ from tests.unit.providers.proxmox.plans import (
     GIB,
     ROLE,
     creation,
+    down,
     limited,
     published,
     step,
@@ -111,10 +112,6 @@ def marked(pve: Double, vmid: int, node: str, lab: str, name: str = "web") -> No
     mark = marks.Mark(lab, vmid, "debian/12")
     tags, text = marks.with_tags((), lab), marks.written("", mark)
     pve.world.add_guest(vmid, node, hostname=name, tags=tags, description=text)
-
-
-def down(*nodes: str) -> Callable[[Double], object]:
-    return lambda pve: [pve.take_down(node) for node in nodes]
 
 
 def of_release(release: str) -> Callable[[Double], object]:
