@@ -6,11 +6,12 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.lab.opening.model_files import find_models, missing_files
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import is_needed
-from tests.folder_files import CONFIG, INDEX, SHARDS, config, folder_files, write_folder
+from tests.folder_files import CONFIG, SHARDS, config, folder_files, write_folder
 
 
 @pytest.fixture(autouse=True)
@@ -23,31 +24,6 @@ def said_of(folder: Path, form: str | None = "exl3") -> str:
     (problem,) = missing_files({"m": model})
     assert problem.path == ("models", "m", "source")
     return f"{problem.message}; {problem.hint}"
-
-
-def test_both_are_told_where_they_contradict_each_other(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "small", folder_files("gptq"))
-    assert said_of(folder) == "its config.json says gptq, and its format is exl3; Write format: gptq"
-    (folder / CONFIG).write_bytes(config(None))
-    assert "names no quantisation, and its format is exl3; Write format: safetensors" in said_of(folder)
-    (folder / CONFIG).write_bytes(config("bitsandbytes"))
-    assert "its config.json says bitsandbytes; Write format: exl3 | exl2" in said_of(folder, None)
-
-
-def test_what_is_missing_is_told_with_what_is_there(tmp_path: Path) -> None:
-    assert said_of(tmp_path / "none") == f"no folder {tmp_path}/none; "
-    folder = tmp_path / "small"
-    folder.mkdir()
-    assert "there is no config.json in it; it is empty" in said_of(folder)
-    write_folder(folder, folder_files())
-    (folder / SHARDS[1]).unlink()
-    assert f"its {INDEX} names {SHARDS[1]}, which is not there" in said_of(folder)
-    (folder / SHARDS[0]).unlink()
-    said = said_of(folder)
-    assert "there is no *.safetensors in it; there: .gitattributes, README.md" in said
-    (folder / CONFIG).unlink()
-    (folder / CONFIG).mkdir()
-    assert "there is no config.json in it" in said_of(folder)
 
 
 def test_a_link_out_of_the_folder_is_refused_and_one_within_is_followed(tmp_path: Path) -> None:
@@ -68,17 +44,44 @@ def test_a_link_out_of_the_folder_is_refused_and_one_within_is_followed(tmp_path
     assert named["tokenizer_config.json"] == hashlib.sha256(folder_files()["tokenizer.json"]).hexdigest()
 
 
+NO_MODEL: dict[str, tuple[dict[str, bytes | None] | None, str | None]] = {
+    "another format": ({CONFIG: config("gptq")}, "exl3"),
+    "no quantisation": ({CONFIG: config(None)}, "exl3"),
+    "a quantisation of nobody": ({CONFIG: config("bitsandbytes")}, None),
+    "no folder": (None, "exl3"),
+    "empty": (dict.fromkeys(folder_files()), "exl3"),
+    "a shard is missing": ({SHARDS[1]: None}, "exl3"),
+    "no weights": (dict.fromkeys(SHARDS), "exl3"),
+    "no configuration": ({CONFIG: None}, "exl3"),
+    "a name that is no plain one": ({"model (1).safetensors": b"x"}, "exl3"),
+}
+
+
+@pytest.mark.parametrize(("files", "form"), NO_MODEL.values(), ids=NO_MODEL)
+def test_a_folder_that_is_no_model_is_told_with_what_is_there(
+    tmp_path: Path, files: dict[str, bytes | None] | None, form: str | None, snapshot: SnapshotAssertion
+) -> None:
+    folder = tmp_path / "small"
+    if files is not None:
+        folder.mkdir()
+        there = {name: content for name, content in {**folder_files(), **files}.items() if content is not None}
+        write_folder(folder, there)
+    assert said_of(folder, form) == snapshot
+
+
+def test_a_folder_in_the_place_of_the_configuration_is_none(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "small", folder_files())
+    (folder / CONFIG).unlink()
+    (folder / CONFIG).mkdir()
+    assert "there is no config.json in it" in said_of(folder)
+
+
 def test_links_that_lead_to_each_other_are_told(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "small", folder_files())
     (folder / CONFIG).unlink()
     (folder / CONFIG).symlink_to("tokenizer.model")
     (folder / "tokenizer.model").symlink_to(CONFIG)
     assert "small" in said_of(folder)
-
-
-def test_a_name_that_is_no_plain_one_is_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "small", {**folder_files(), "model (1).safetensors": b"x"})
-    assert "'model (1).safetensors' cannot be the name of a model's file" in said_of(folder)
 
 
 @pytest.mark.parametrize(
