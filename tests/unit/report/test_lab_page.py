@@ -9,7 +9,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import datetime
-from html.parser import HTMLParser
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -24,9 +23,9 @@ from provisioner.report.style import markup_text
 from provisioner.values.state import ContainerStatus, Secret
 from tests import lab_pages
 from tests.lab_pages import ENGINE, HOSTILE, OTHER, empty_lab, full_lab, load
+from tests.unit.report.pages import Page
 
 CANARY = 'sk-<canary>&"77'
-VOID = {"meta", "img", "br"}
 FORBIDDEN = {"script", "link", "iframe", "object", "embed", "form", "base", "audio", "video"}
 ENDS = {"th": " | ", "td": " | ", "dt": ": ", "span": " "} | dict.fromkeys(
     ("dd", "figcaption", "h1", "h2", "h3", "h4", "li", "p", "pre", "summary", "svg", "title", "tr"), "\n"
@@ -35,42 +34,29 @@ ENDS = {"th": " | ", "td": " | ", "dt": ": ", "span": " "} | dict.fromkeys(
 PARTS = ["warnings", "topology", "services", "cards", "routes", "measurements", "changes", "clients"]
 
 
-class Reader(HTMLParser):
-    """Reads a page as strictly as XML: every element ends where it should."""
+class Reader(Page):
+    """A page of ``report``, whose sections are its parts."""
 
     def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
         self.parts: dict[str, str] = {}
         self.part = ""
-        self.feed(page)
-        self.close()
-        assert self.open == []
+        super().__init__(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take an element; a section is a part of the page."""
-        found = {name: value or "" for name, value in attrs}
-        self.tags.append((tag, found))
-        if tag not in VOID:
-            self.open.append(tag)
+        super().handle_starttag(tag, attrs)
         if tag == "section":
-            self.part = found["id"]
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Pictures have elements that end where they begin."""
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+            self.part = self.tags[-1][1]["id"]
 
     def handle_endtag(self, tag: str) -> None:
-        """It has to be the one that was opened last."""
-        assert self.open.pop() == tag
+        """End an element, and its line where it is a block."""
+        super().handle_endtag(tag)
         self.handle_data(ENDS.get(tag, ""))
 
     def handle_data(self, data: str) -> None:
-        """Words, by the part in which they stand."""
-        if self.open and self.open[-1] == "style":
-            return
-        self.parts[self.part] = self.parts.get(self.part, "") + data
+        """Take words by the part in which they stand."""
+        if not self.open or self.open[-1] != "style":
+            self.parts[self.part] = self.parts.get(self.part, "") + data
 
 
 def read(content: LabContent) -> Reader:
