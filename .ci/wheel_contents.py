@@ -37,9 +37,11 @@ class WheelContents(BuildHookInterface):  # type: ignore[type-arg]  # its parame
 
     def _catalog(self, root: Path) -> Path:
         sys.path.insert(0, str(root / "src"))
-        from provisioner.catalog import compile_catalog
+        from provisioner.catalog import catalog_from, compile_catalog
 
         self._folder = tempfile.TemporaryDirectory(prefix="provisioner-wheel-")
         target = Path(self._folder.name) / "catalog.json"
-        target.write_text(json.dumps(compile_catalog()), encoding="utf-8")
+        compiled = compile_catalog()
+        catalog_from(compiled)  # a page that is wrong makes no wheel: commands believe what is compiled
+        target.write_text(json.dumps(compiled), encoding="utf-8")
         return target

@@ -1,15 +1,18 @@
-"""The services that exist, read from the roles' own pages: a checkout's YAML, or one compiled JSON in a wheel.
+"""The services that exist, read from the roles' own pages: one compiled JSON in a wheel, in a checkout YAML.
 
-A role's pages are ``meta/service.yml`` (what a service is) and ``meta/argument_specs.yml`` (its options).
+A checkout's pages are compiled once, too, and kept until a file of its roles changes. A role's pages are
+``meta/service.yml`` (what a service is) and ``meta/argument_specs.yml`` (its options).
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from provisioner.catalog.kept import keep, key_of, read_kept
 from provisioner.catalog.option_limits import beyond_limit
 from provisioner.catalog.pages import digest_of, internal_passed_on, passed_on, read_opens, read_pages, read_upkeep
 from provisioner.catalog.services import catalog_from
@@ -28,6 +31,7 @@ from provisioner.catalog.types import (
     Upkeep,
 )
 from provisioner.values import paths
+from provisioner.values.errors import ProvisionError
 
 __all__ = [
     "BASE",
@@ -79,5 +83,25 @@ def _load(roles_dir: Path) -> Catalog:
     compiled = paths.data() / COMPILED
     # A checkout's roles are edited: its compiled copy, when there is one, is as old as the last build.
     if roles_dir == paths.PACKAGE / "share" / "roles" and compiled.is_file():
-        return catalog_from(json.loads(compiled.read_bytes()))
+        return catalog_from(json.loads(compiled.read_bytes()), checked=True)
+    if roles_dir == paths.roles():
+        return _of_checkout(roles_dir)
     return catalog_from(compile_catalog(roles_dir))
+
+
+def _of_checkout(roles_dir: Path) -> Catalog:
+    """The catalog that was kept of these roles as they are now, else the one of their pages, which is kept."""
+    file = paths.share() / ".cache" / COMPILED
+    try:
+        # What compiles stands in these folders, too: other code may read the same pages otherwise.
+        key = key_of((roles_dir, paths.plugins() / "modules", Path(__file__).parent))
+    except OSError:
+        key = ""
+    kept = read_kept(file, key)
+    if kept is not None:
+        with suppress(ProvisionError, KeyError, TypeError, AttributeError, ValueError):
+            return catalog_from(kept, checked=True)
+    compiled = compile_catalog(roles_dir)
+    catalog = catalog_from(compiled)
+    keep(file, key, compiled)
+    return catalog

@@ -14,9 +14,13 @@ TEXTS = ("str", "path")
 
 
 def limited_options(
-    options: Mapping[str, Option], limits: Mapping[str, Any], named_elsewhere: Collection[str] = ()
+    options: Mapping[str, Option],
+    limits: Mapping[str, Any],
+    named_elsewhere: Collection[str] = (),
+    *,
+    checked: bool = False,
 ) -> dict[str, Option]:
-    """The options with their limits; raise ``ValueError`` for a limit that cannot be.
+    """The options with their limits; raise ``ValueError`` for a limit that cannot be, unless that was ``checked``.
 
     ``named_elsewhere``: the options whose values are names of something else in the file.
     """
@@ -24,13 +28,9 @@ def limited_options(
     for name, page in limits.items():
         if name not in options:
             raise ValueError(f"limits: {name!r} is no option of argument_specs.yml")
-        option, limit = options[name], Limit(**page)
-        has_own_limits = option.secret or option.choices or name in named_elsewhere
-        if has_own_limits:
-            raise ValueError(f"limits: {name} is a reference, a secret or has choices, which are its limits already")
-        _check(option, limit)
-        limited[name] = replace(option, limit=limit)
-        _check_default(limited[name])
+        limited[name] = replace(options[name], limit=Limit(**page))
+        if not checked:
+            _check(limited[name], is_named_elsewhere=name in named_elsewhere)
     return limited
 
 
@@ -53,8 +53,11 @@ def _beyond(limit: Limit, value: Any) -> Iterator[tuple[str, str]]:
         yield f'"{value}" must {limit.says}', ""
 
 
-def _check(option: Option, limit: Limit) -> None:
+def _check(option: Option, *, is_named_elsewhere: bool) -> None:
     """Refuse a limit that is not of the option's kind: a range for numbers, a pattern for texts."""
+    limit = option.limit or Limit()
+    if option.secret or option.choices or is_named_elsewhere:
+        raise ValueError(f"limits: {option.name} is a reference, a secret or has choices, which are its limits already")
     kind = (option.elements or "raw") if option.type == "list" else option.type
     if kind in TEXTS:
         _check_form(option.name, limit)
@@ -62,6 +65,7 @@ def _check(option: Option, limit: Limit) -> None:
         _check_range(option.name, limit, NUMBERS[kind])
     else:
         raise ValueError(f"limits: {option.name} is neither a number, a text nor a list of these")
+    _check_default(option)
 
 
 def _check_range(name: str, limit: Limit, kind: type | tuple[type, ...]) -> None:

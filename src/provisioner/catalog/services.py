@@ -25,8 +25,8 @@ from provisioner.catalog.types import (
     Socket,
     Upkeep,
 )
-from provisioner.values.quantities import SizeError, parse_size
 from provisioner.values.state import Managed
+from provisioner.values.quantities import SizeError, parse_size
 
 _ROUTE = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE) /\S*")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -38,13 +38,16 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def catalog_from(compiled: Mapping[str, Any]) -> Catalog:
-    """The catalog of compiled pages; raise ``ProvisionError`` that names the role whose page is wrong."""
+def catalog_from(compiled: Mapping[str, Any], *, checked: bool = False) -> Catalog:
+    """The catalog of compiled pages; raise ``ProvisionError`` that names the role whose page is wrong.
+
+    ``checked``: their limits were held against their options already, when they were compiled.
+    """
     services: dict[str, ServiceType] = {}
     artifact_roles: dict[str, ArtifactType] = {}
     for role, pages in compiled["roles"].items():
         try:
-            artifact, options = _artifact(pages), _role_options(role, pages)
+            artifact, options = _artifact(pages), _role_options(role, pages, checked=checked)
             if "stage" in pages["service"]:
                 services[role] = _service(role, pages, artifact, options)
             elif artifact:
@@ -82,11 +85,10 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
     )
 
 
-def _role_options(role: str, pages: Mapping[str, Any]) -> dict[str, Option]:
+def _role_options(role: str, pages: Mapping[str, Any], *, checked: bool) -> dict[str, Option]:
     page = pages["service"]
-    return limited_options(
-        _options(pages["options"], f"{role}_"), page.get("limits") or {}, page.get("references") or {}
-    )
+    options, references = _options(pages["options"], f"{role}_"), page.get("references") or {}
+    return limited_options(options, page.get("limits") or {}, references, checked=checked)
 
 
 def _service(
