@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from benchmarks.measuring import BIN, ROOT, Row, cost
 
 RUNS = 5
@@ -11,7 +13,9 @@ ANSIBLE = {
     "ANSIBLE_LIBRARY": str(ROOT / "src/provisioner/ansible/modules"),
 }
 SYNTAX_CHECK = "ansible-playbook --syntax-check"
+CLICK = "python -c 'import click'"
 COMMANDS = {
+    CLICK: (sys.executable, "-c", "import click"),
     SYNTAX_CHECK: (
         *(str(BIN / "ansible-playbook"), "--syntax-check", "-i", "localhost,"),
         "playbooks/site.yml",
@@ -31,4 +35,9 @@ def rows() -> list[Row]:
             taken[name].append(cost(command, SECRETS | ANSIBLE).cpu_s)
     pairs = zip(taken["provision validate"], taken[SYNTAX_CHECK], strict=True)
     ratio = Row(f"provision validate / {SYNTAX_CHECK}", [ours / theirs for ours, theirs in pairs], "x")
-    return [*(Row(name, values, "CPU s") for name, values in taken.items()), ratio]
+    more = [ours - theirs for ours, theirs in zip(taken["provision --help"], taken[CLICK], strict=True)]
+    return [
+        *(Row(name, values, "CPU s") for name, values in taken.items()),
+        ratio,
+        Row(f"provision --help - {CLICK}", more, "CPU s"),
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +61,8 @@ def _packed(service: Service, provider: Provider) -> bytes:
 def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
     if not packed:
         return ()
+    import tarfile  # nothing that services without pictures need
+
     try:
         members = list(_files(packed))
     except (tarfile.TarError, KeyError):  # not what we asked for; a link that leads nowhere
@@ -93,6 +94,8 @@ def _moment(seconds: float) -> str:
 
 def _files(packed: bytes) -> Iterator[tuple[str, bytes, float]]:
     """The pictures and the proof's answer by names, with when they were written; what is no picture is left out."""
+    import tarfile
+
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:  # packed ones could be far larger inside
         for member in archive.getmembers()[: MOST_PICTURES + 1]:
             found, stream = NAME.fullmatch(member.name), archive.extractfile(member)

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ FILE = ROOT / "examples/quickstart.yml"
 ROUNDS = 5
 SHARE = 0.5
 HEAVY = ("ansible", "ansible_runner", "pylxd", "proxmoxer", "requests")
+MOST_MODULES = {"--help": (10, 150), "validate": (58, 320)}
+"""Of ours, and in all: what is imported is what a quick verb costs; libraries and Python itself differ by version."""
 QUICK = {
     "--version": ("--version",),
     "--help": ("--help",),
@@ -50,6 +53,35 @@ def cpu_seconds(command: tuple[str, ...], folder: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@dataclass(frozen=True)
+class Needed:
+    """What a command imported, and the files of this checkout that it read beside these modules."""
+
+    modules: frozenset[str]
+    files: tuple[str, ...]
+
+
+def needed(arguments: tuple[str, ...]) -> Needed:
+    """What the command with these arguments needs in a process of its own."""
+    program = (
+        "import sys\n"
+        "files = []\n"
+        "def note(event, arguments):\n"
+        "    if event == 'open' and isinstance(arguments[0], str):\n"
+        "        files.append(arguments[0])\n"
+        "sys.addaudithook(note)\n"
+        "from provisioner.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as stop:\n"
+        "    assert not stop.code, stop.code\n"
+        "print(*sorted(sys.modules), file=sys.stderr)\n"
+        "print(*files, sep='|', file=sys.stderr)\n"
+    )
+    *_, modules, files = run((sys.executable, "-c", program, *arguments), ROOT).splitlines()
+    return Needed(frozenset(modules.split()), tuple(files.split("|")))
+
+
 def test_quick_verbs_cost_at_most_half_of_a_syntax_check(record_property: Callable[[str, object], None]) -> None:
     commands = {name: (str(BIN / "provision"), *arguments) for name, arguments in QUICK.items()}
     everything = {"syntax-check": SYNTAX_CHECK, **commands}
@@ -66,16 +98,23 @@ def test_quick_verbs_cost_at_most_half_of_a_syntax_check(record_property: Callab
 
 @pytest.mark.parametrize("arguments", QUICK.values(), ids=QUICK)
 def test_quick_verbs_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    program = (
-        "import sys\n"
-        "from provisioner.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as stop:\n"
-        "    assert not stop.code, stop.code\n"
-        "print(*sorted(name for name in sys.modules if '.' not in name), file=sys.stderr)\n"
-    )
-    said = run((sys.executable, "-c", program, *arguments), ROOT)
-    imported = set(said.splitlines()[-1].split())
+    imported = needed(arguments).modules
     assert "provisioner" in imported
     assert imported.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("name", MOST_MODULES)
+def test_quick_verbs_import_no_more_than_they_need(name: str) -> None:
+    imported = needed(QUICK[name]).modules
+    ours = [module for module in imported if module.partition(".")[0] == "provisioner"]
+    most_of_ours, most = MOST_MODULES[name]
+    assert len(ours) <= most_of_ours, sorted(ours)
+    assert len(imported) <= most, sorted(imported)
+
+
+@pytest.mark.skipif(os.geteuid() != ROOT.stat().st_uid, reason="only the owner of a checkout has its catalog kept")
+def test_validate_reads_no_page_of_a_role_whose_catalog_is_kept() -> None:
+    needed(QUICK["validate"])
+    read = needed(QUICK["validate"]).files
+    assert str(FILE) in read
+    assert [name for name in read if name.startswith(str(ROOT / "roles"))] == []

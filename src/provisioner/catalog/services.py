@@ -25,7 +25,7 @@ from provisioner.catalog.types import (
     Socket,
     Upkeep,
 )
-from provisioner.values.state import Managed
+from provisioner.values.declared import Managed
 from provisioner.values.quantities import SizeError, parse_size
 
 _ROUTE = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE) /\S*")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import NoReturn
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NoReturn
 
+_PLUGINS = "pydantic.plugin._loader"
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
@@ -14,8 +17,27 @@ def main() -> NoReturn:
     """Run the command line of this process and end it with the exit code that the command promises."""
     # What a start makes, it keeps: to look through it for garbage again and again is a tenth of a quick verb's time.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    # pydantic would look through every installed package for plugins of its own: a tenth of a quick verb's time.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    _want_no_plugins_of_pydantic()
     from provisioner.cli.app import run
 
     sys.exit(run(sys.argv[1:]))
+
+
+def _want_no_plugins_of_pydantic() -> None:
+    """Neither look through every installed package for plugins, nor import what would look: a fifth of a quick verb.
+
+    pydantic imports ``importlib.metadata`` (with ``email``, ``zipfile`` and more) also where plugins are disabled.
+    """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+    def from_the_real_one(name: str) -> Any:
+        """What a later pydantic may want of the module beside the plugins; no name that Python itself asks for."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        sys.modules.pop(_PLUGINS, None)
+        return getattr(import_module(_PLUGINS), name)
+
+    loader: Any = ModuleType(_PLUGINS)
+    loader.get_plugins = tuple
+    loader.__getattr__ = from_the_real_one
+    sys.modules.setdefault(_PLUGINS, loader)

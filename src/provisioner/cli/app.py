@@ -20,7 +20,7 @@ from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError, ProvisionError
 
 VERBS = {
-    "init": ("provisioner.cli.file", "Write a first file, its schema, and its missing secrets."),
+    "init": ("provisioner.cli.init", "Write a first file, its schema, and its missing secrets."),
     "validate": ("provisioner.cli.file", "Check the file and say everything that is wrong with it."),
     "schema": ("provisioner.cli.file", "Print the JSON schema of the file, for editors."),
     "show": ("provisioner.cli.show", "Print the file as it is understood, or what its clients need."),

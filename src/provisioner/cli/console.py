@@ -11,25 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from provisioner.report import messages
 from provisioner.report.style import Style
 from provisioner.values.errors import ExitCode, ProvisionError
-from provisioner.values.events import (
-    ApplyComplete,
-    ApplyErrored,
-    ApplyProgress,
-    ApplyStart,
-    Check,
-    Diagnostic,
-    Event,
-    Summary,
-)
-from provisioner.values.masking import MASK, hidden_forms
-from provisioner.values.state import Secret
 
-if TYPE_CHECKING:  # most verbs show no progress
+if TYPE_CHECKING:  # most verbs show no progress, and help says no event
     from provisioner.cli.pace import Pace
     from provisioner.cli.progress import Progress
+    from provisioner.values.declared import Secret
+    from provisioner.values.events import Event, Summary
 
 _FALSE = frozenset({"", "0", "false", "f", "no", "n", "off"})
 
@@ -74,6 +63,8 @@ class Console:
 
     def hide(self, secrets: Iterable[Secret]) -> None:
         """Never print these values, nor those of before, whoever says them: the last line of defence, not the first."""
+        from provisioner.values.masking import hidden_forms
+
         self._hidden = tuple(sorted({*self._hidden, *hidden_forms(secrets)}, key=len, reverse=True))
 
     @property
@@ -83,6 +74,16 @@ class Console:
 
     def emit(self, event: Event) -> None:
         """Say one event in the form that was asked for."""
+        from provisioner.report import messages
+        from provisioner.values.events import (
+            ApplyComplete,
+            ApplyErrored,
+            ApplyProgress,
+            ApplyStart,
+            Check,
+            Diagnostic,
+        )
+
         with self._lock:
             if self._closed:  # a host that goes on talking has nobody to talk to, and no display comes back for it
                 return
@@ -116,18 +117,18 @@ class Console:
 
     def result(self, text: str, **content: Any) -> None:
         """The answer of a verb that only answers: the text, or one ``result`` line with ``content``."""
-        from provisioner.report import lines
-
         if self.json:
+            from provisioner.report import lines
+
             self._line(lines.json_line("result", content))
         else:
             self.say(text)
 
     def line(self, kind: str, content: object) -> None:
         """One line of the stream that is no event (a mapping or a dataclass); nothing without ``--json``."""
-        from provisioner.report import lines
-
         if self.json:
+            from provisioner.report import lines
+
             self._line(lines.json_line(kind, lines.plain_value(content)))
 
     def count_planned(self, actions: Iterable[str]) -> None:
@@ -145,6 +146,8 @@ class Console:
 
     def fail(self, error: ProvisionError, code: ExitCode | None = None) -> int:
         """Say the error and give its exit code."""
+        from provisioner.report import messages
+
         self.stop_progress()
         self.emit(messages.error_diagnostic(error))
         return int(error.exit_code if code is None else code)
@@ -169,15 +172,20 @@ class Console:
             return code
         self.stop_progress()
         self._closed = True
-        counts = self._counts + self._planned if self.json else self._counts
-        summary = Summary(self.verb, code, dict(counts), round(self._clock() - self._started, 3))
         if self.json:
-            self._line_of(summary)
-        else:
-            self.say(messages.summary_text(summary, self.style))
+            self._line_of(self._summary(code, self._counts + self._planned))
+        elif self._counts:  # people are told nothing of a run that did nothing
+            from provisioner.report import messages
+
+            self.say(messages.summary_text(self._summary(code, self._counts), self.style))
         _flush_quietly(sys.stdout)
         _flush_quietly(sys.stderr)
         return code
+
+    def _summary(self, code: int, counts: Mapping[str, int]) -> Summary:
+        from provisioner.values.events import Summary
+
+        return Summary(self.verb, code, dict(counts), round(self._clock() - self._started, 3))
 
     def _new_progress(self) -> Progress:
         if sys.stdout.isatty() and self._environment.get("TERM") != "dumb" and not self.verbose:
@@ -206,8 +214,11 @@ class Console:
         self._write(text, sys.stdout)
 
     def _write(self, text: str, stream: TextIO, end: str = "\n") -> None:
-        for value in self._hidden:
-            text = text.replace(value, MASK)
+        if self._hidden:
+            from provisioner.values.masking import MASK
+
+            for value in self._hidden:
+                text = text.replace(value, MASK)
         with self._lock:
             if self._progress is not None and self._progress.print_above(text):
                 return

@@ -35,11 +35,12 @@ class Session:
         ``content``: what the file is to hold, where that is asked before it is written.
         """
         from provisioner.lab.opening import open_lab
-        from provisioner.values.events import Diagnostic
 
         lab = open_lab(file, run_secret_command=with_secrets, needs=needs, content=content)
         self.console.hide(lab.loaded.secrets.values())
         for warning in lab.loaded.warnings:
+            from provisioner.values.events import Diagnostic  # nothing that a file without warnings needs
+
             self.console.emit(Diagnostic("warning", lab.loaded.rendered(warning)))
         return lab
 

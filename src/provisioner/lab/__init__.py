@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from provisioner.lab.artifacts import ModelFile
-from provisioner.lab.fleet import desired_fleet, images_by_host
 from provisioner.lab.resolved import Known, ResolvedLab, resolve
 from provisioner.lab.rules import problems
 from provisioner.labfile.spec import LOCAL_HOST
+
+if TYPE_CHECKING:
+    from provisioner.values.state import Fleet
 
 __all__ = [
     "LOCAL_HOST",
@@ -18,3 +23,19 @@ __all__ = [
     "problems",
     "resolve",
 ]
+
+
+def desired_fleet(
+    lab: ResolvedLab, files: Mapping[str, ModelFile], architectures: Mapping[str, str] | None = None
+) -> Fleet:
+    """The lab as the file wants it (``fleet.desired_fleet``), whose module no file needs that is only checked."""
+    from provisioner.lab import fleet
+
+    return fleet.desired_fleet(lab, files, architectures)
+
+
+def images_by_host(lab: ResolvedLab) -> dict[str, frozenset[str]]:
+    """The images that the file's containers are made of (``fleet.images_by_host``)."""
+    from provisioner.lab import fleet
+
+    return fleet.images_by_host(lab)

@@ -26,8 +26,8 @@ from provisioner.lab.speech import speakers_for
 from provisioner.services import knowledge_of
 from provisioner.services.base import Path, ResolvedService
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK
+from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 _DOES = {CHAT: "answers chats", EMBEDDING: "makes embeddings", RERANK: "orders documents"}
 MOST_SHOWN = 12

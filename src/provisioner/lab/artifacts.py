@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import ArtifactType
 from provisioner.models.sources import ModelPart
 from provisioner.services.base import ResolvedService
-from provisioner.values.state import Artifact, Secret, short_digest
+from provisioner.values.declared import Secret
+
+if TYPE_CHECKING:
+    from provisioner.values.state import Artifact
 
 MODEL_ROLE = "model_store"
 MODELS_PATH = "/srv/models"
@@ -49,6 +52,8 @@ def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image:
         if value in roles:
             included.append(roles[value])
     digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
+    from provisioner.values.state import Artifact, short_digest  # nothing that a file which is only checked needs
+
     mounted_at = f"{artifact.path}/{short_digest(digest)}"
     return Artifact(
         name=artifact.name,
@@ -65,6 +70,8 @@ def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image:
 
 def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
     """The model's files in a volume of the host; a download that was ended goes on."""
+    from provisioner.values.state import Artifact  # ditto
+
     path = f"{MODELS_PATH}/{model}"
     variables: dict[str, Any] = {
         f"{MODEL_ROLE}_source": file.path,
@@ -107,6 +114,8 @@ def folder_with(file: ModelFile) -> str:
 
     The digest is above the name and not below it: engines that know models by folders call them by the last one.
     """
+    from provisioner.values.state import short_digest
+
     return f"{MODELS_PATH}/{short_digest(_digest_of(file))}"
 
 

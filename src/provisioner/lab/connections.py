@@ -12,8 +12,8 @@ from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values.address import Address
+from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 _DOES_NOT = {CHAT: "answers no chats", EMBEDDING: "makes no embeddings", RERANK: "orders no documents"}
 

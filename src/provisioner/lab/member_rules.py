@@ -12,8 +12,8 @@ from provisioner.labfile.spec import provider_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.services.routed import CHAT
+from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 

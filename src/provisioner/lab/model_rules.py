@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.models.folders import GGUF, PLAIN, unknown_format
 from provisioner.models.sources import TINY_HF, filename_of, is_folder, part_count
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 
 def model_sources(lab: ResolvedLab) -> Iterator[Problem]:

@@ -16,9 +16,9 @@ from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
 from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, LAN, QUEUE_OPTION, OfferedPort, Path, ResolvedService
+from provisioner.values.declared import Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 RESERVED_PREFIX = "provision-"
 MOST_OF_A_RULE = 100

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.services.base import LAN, SITES, ResolvedService
 from provisioner.values.address import Address
+from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 
 def site_problems(lab: ResolvedLab) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from provisioner.lab.artifacts import distribution_of
 from provisioner.lab.resolved import STACK, ResolvedLab
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 from provisioner.wheels.known import Stack
 from provisioner.wheels.locking import Locked
 from provisioner.wheels.pythons import IMAGES, Machine, takes

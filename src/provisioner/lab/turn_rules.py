@@ -11,9 +11,9 @@ from provisioner.lab.turns import others, others_hold_s, place_in_share
 from provisioner.labfile.hosts import LEAST_OF_GROUP, SHARE
 from provisioner.services.base import HOLD_OPTION, QUEUE_OPTION, Path, ResolvedService
 from provisioner.values.address import Address
+from provisioner.values.declared import Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from provisioner.catalog import Upkeep
-from provisioner.values.state import Managed, Secret
+from provisioner.values.declared import Managed, Secret
 
 _VARIABLE = re.compile(r"\{\{ (\w+) \}\}")
 

@@ -14,8 +14,8 @@ from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+from provisioner.values.declared import Problem, Secret
 from provisioner.values.refusals import KeyPath
-from provisioner.values.state import Problem, Secret
 
 _WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -51,8 +51,8 @@ _CORE = "tag:yaml.org,2002:"
 _SCALAR_TAGS = {_CORE + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")}
 _MERGE = _CORE + "merge"
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_HARMLESS = re.compile(r".(.|\\.|<[a-z ]+>).")  # one character, or a token's name
+_QUOTED = r"'[^']*'|\"[^\"]*\""
+_HARMLESS = r".(.|\\.|<[a-z ]+>)."  # one character, or a token's name
 
 
 class DocumentError(Exception):
@@ -172,7 +172,7 @@ def _syntax(error: MarkedYAMLError) -> tuple[str, str]:
         return "a second document in the file", 'remove the "---" between them'
     # The words between quotes come from the file: they may be half of a secret that should have been quoted.
     told = [
-        _QUOTED.sub(lambda word: word[0] if _HARMLESS.fullmatch(word[0]) else "…", one)
+        re.sub(_QUOTED, lambda word: word[0] if re.fullmatch(_HARMLESS, word[0]) else "…", one)
         for one in (error.context, problem)
         if one
     ]

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from provisioner.values import quantities
+from provisioner.values.declared import Secret
 from provisioner.values.refusals import refusal
-from provisioner.values.state import Secret
 
 
 class Part(BaseModel):
@@ -57,17 +57,15 @@ HOST_NAME = r"^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9
 HEADER_VALUE = "[!-~]+"
 HEADER_SAYS = "consist of printable ASCII characters without spaces"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
-_HTTPS = re.compile(HTTPS, re.ASCII)
 _PORT_HINT = "a port is one of 1 to 65535, and in brackets goes an address of IPv6"
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
 
 
 def text_of(pattern: str, message: str, hint: str) -> Any:
     """Annotations of a string of one form: how it is checked, and what an editor's schema says of it."""
-    form = re.compile(pattern, re.ASCII)
 
     def check(value: str) -> str:
-        if not form.fullmatch(value):
+        if not re.fullmatch(pattern, value, re.ASCII):  # compiled at its first use: few forms stand in one file
             raise refusal(message, hint)
         return value
 
@@ -95,7 +93,7 @@ def https_address(value: str) -> str:
     """The address of a server's API, or a refusal; http:// is told apart."""
     if value.startswith("http://"):
         raise refusal("http:// would send the credentials in clear", f'write "https://{value.removeprefix("http://")}"')
-    if not _HTTPS.fullmatch(value):
+    if not re.fullmatch(HTTPS, value, re.ASCII):
         raise refusal("not an https address", _URL_HINT)
     try:
         port = urlsplit(value).port

@@ -32,8 +32,8 @@ from provisioner.labfile.fields import (
     https_address,
 )
 from provisioner.labfile.options import SERVICE_ADDRESS
+from provisioner.values.declared import Secret
 from provisioner.values.refusals import refusal
-from provisioner.values.state import Secret
 
 LOCAL_INCUS = "local"
 """What ``incus:`` of a host says of the one on this machine."""
@@ -192,7 +192,7 @@ class ProxmoxContainer(Part):
     )
     storage: Storage | None = Field(default=None, description="The host's `storage` when left out")
     swap: SizeOrNone = Field(default=DEFAULT_SWAP, description="0 for none")
-    network: Network = Network()
+    network: Network = Network.model_construct()  # checked, it would have its validator built for each verb
     transport: Transport | None = Field(
         default=None, description="pct: through its node; ssh, or jump through it: its own sshd; else as its host says"
     )

@@ -26,10 +26,10 @@ from provisioner.labfile.secret_values import (
 )
 from provisioner.labfile.spec import Model, Spec
 from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
+from provisioner.values.declared import Problem, Secret
 from provisioner.values.errors import InputError, with_hint
 from provisioner.values.refusals import path_text
 from provisioner.values.regular_files import open_file
-from provisioner.values.state import Problem, Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 
 from provisioner.catalog import Option, Reference, ServiceType
 from provisioner.labfile.fields import AliasName, Duration, FreeValue, HostName, Part, VariableName
+from provisioner.values.declared import Secret
 from provisioner.values.quantities import UP_TO_A_DAY, UP_TO_AN_HOUR
-from provisioner.values.state import Secret
 
 Names = Annotated[list[str], Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0)]

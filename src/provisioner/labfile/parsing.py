@@ -12,15 +12,15 @@ from provisioner.catalog import Catalog, Option, ServiceType
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.labfile.options import options_model
 from provisioner.labfile.spec import ServiceSpec, Spec
+from provisioner.values.declared import Problem, Secret
 from provisioner.values.refusals import KeyPath, did_you_mean, kind_of, path_text
-from provisioner.values.state import Problem, Secret
 
 _HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}
 _IN_CLEAR = "a secret in clear"
 _IN_CLEAR_HINT = "write `!secret NAME` here and NAME=VALUE in secrets.env"
 # Take the place of a part that was refused, so that the whole does not report it again; never given out.
-_HOST_STAND_IN = IncusHost(incus="local")
-_SERVICE_STAND_IN = ServiceSpec(role="")
+_HOST_STAND_IN = IncusHost.model_construct(incus="local")
+_SERVICE_STAND_IN = ServiceSpec.model_construct(role="")
 _M = TypeVar("_M", bound=BaseModel)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from provisioner.values.declared import Secret
 from provisioner.values.regular_files import open_file
-from provisioner.values.state import Secret
 
 ENVIRONMENT_PREFIX = "PROVISION_SECRET_"
 SECRETS_FILE = "secrets.env"

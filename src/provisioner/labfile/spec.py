@@ -64,7 +64,7 @@ class Gpu(Part):
     sharing: Literal["shared", "exclusive"] = Field(
         default="shared", description="`exclusive`: no other container of the file gets the same card"
     )
-    require: Require = Require()
+    require: Require = Require.model_construct()
     userspace: Userspace | None = Field(
         default=None, description="Where a container gets NVIDIA's libraries from, when neither host nor apt has them"
     )
@@ -271,7 +271,7 @@ class Spec(Part):
     upstreams: dict[Name, Upstream] = Field(default={}, description="Engines that are not of this lab")
     containers: dict[Label, Container]
     secrets: SecretSource | None = None
-    snapshots: Snapshots = Snapshots()
+    snapshots: Snapshots = Snapshots.model_construct()
     fit_check: Literal["refuse", "warn"] = Field(
         default="refuse", description="What becomes of engines that do not fit on their card"
     )

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from provisioner.labfile.options import FORMS
+from provisioner.values.declared import Problem, Secret
 from provisioner.values.refusals import REFUSED, KeyPath, did_you_mean, kind_of
-from provisioner.values.state import Problem, Secret
 
 SECRET_REFUSED = ("a secret cannot stand here", "write the value in clear")
 _EXPECTED = {

@@ -43,8 +43,8 @@ _NEEDED = (
 )
 # Neither pickles nor code: both would be run by whoever loads them.
 _READ = (_WEIGHTS, ".json", ".jinja", ".txt", ".model", ".bpe", ".tiktoken")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}", re.ASCII)
-_METHOD = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
+_PLAIN_NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}"
+_METHOD = r"[a-z0-9][a-z0-9._-]{0,39}"
 _SHOWN = 12
 
 
@@ -69,7 +69,7 @@ def selected(there: Iterable[str]) -> list[str]:
     names = sorted(there)
     needed = [name for name in names if is_needed(name)]
     for name in needed:
-        if not _PLAIN_NAME.fullmatch(name):
+        if not re.fullmatch(_PLAIN_NAME, name, re.ASCII):
             hint = "A name has letters, digits, dots, dashes, underscores and plus signs."
             raise FolderError(f"{name!r} cannot be the name of a model's file", hint)
     if CONFIG not in needed:
@@ -201,7 +201,7 @@ def _stretched(trained: int, rope: Mapping[str, Any]) -> int:
 
 def is_method(text: str) -> bool:
     """Whether it can be the name of a method, as the lock file holds it."""
-    return _METHOD.fullmatch(text) is not None
+    return re.fullmatch(_METHOD, text, re.ASCII) is not None
 
 
 def format_of(method: str, name: str) -> str | None:

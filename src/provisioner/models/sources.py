@@ -25,15 +25,14 @@ SOURCE = (
     r"^(builtin:tiny(-hf|-embedding|-rerank|-thinking)?|file:.+\.gguf|dir:.+|hf:[^/\s]+/[^/:@\s]+(:[^/:\s]+|@[^:@\s]+)"
     r"|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
 )
-_HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)", re.ASCII)
-_HUB_FOLDER = re.compile(
-    r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)@([A-Za-z0-9](?:[A-Za-z0-9._+-]|/(?=[A-Za-z0-9]))*)", re.ASCII
-)
-_GGUF_TYPE = re.compile(r"(?<![a-z])(i?q|tq)[0-9]", re.ASCII | re.IGNORECASE)
-_BITS_PER_WEIGHT = re.compile(r"(?<![a-z])bpw(?![a-z])", re.ASCII | re.IGNORECASE)
-_URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
-_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
-_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII)
+# Compiled at their first use: most files name no hub and no address.
+_HUB = r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)"
+_HUB_FOLDER = r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)@([A-Za-z0-9](?:[A-Za-z0-9._+-]|/(?=[A-Za-z0-9]))*)"
+_GGUF_TYPE = r"(?<![a-z])(i?q|tq)[0-9]"
+_BITS_PER_WEIGHT = r"(?<![a-z])bpw(?![a-z])"
+_URL = r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*"
+_FILENAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf"
+_PART = r"-([0-9]{5})-of-([0-9]{5})\.gguf$"
 _LONGEST_PLACE = 1000
 MOST_PARTS = 1000
 """More than any model has: a name that says so is not believed."""
@@ -85,7 +84,7 @@ def _check_folder(path: str) -> None:
 
 def _check_hub(place: str) -> None:
     source = f"hf:{place}"
-    if not (_HUB.fullmatch(source) or _HUB_FOLDER.fullmatch(source)):
+    if not (re.fullmatch(_HUB, source, re.ASCII) or re.fullmatch(_HUB_FOLDER, source, re.ASCII)):
         raise refusal("not a model of Hugging Face", _HUB_HINT)
     if _is_folder_with_colon(source):
         repository, revision = hub_place(source)
@@ -99,7 +98,7 @@ def _refuse_http(_address: str) -> None:
 
 def _check_https(address: str) -> None:
     url = f"https:{address}"
-    if not (_URL.fullmatch(url) and is_plain_filename(filename_of(url))):
+    if not (re.fullmatch(_URL, url, re.ASCII) and is_plain_filename(filename_of(url))):
         raise refusal("not the address of a model's file", 'write "https://HOST/PATH/NAME.gguf", without a user')
 
 
@@ -116,19 +115,20 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {
 
 def _is_folder_with_colon(source: str) -> bool:
     """Whether the names after ``hf:`` and ``:`` are those of weights that no GGUF holds, such as 6.0bpw of EXL3."""
-    found = _HUB.fullmatch(source)
+    found = re.fullmatch(_HUB, source, re.ASCII)
     if found is None or "gguf" in found[1].lower():
         return False
     repository, quantisation = found[1], found[2]
     # Repositories with fp8 in their name have files of GGUF, too; those of the other formats have not.
     if format_by_name(repository) not in (None, "fp8") or format_by_name(quantisation) is not None:
         return True
-    return bool(_BITS_PER_WEIGHT.search(quantisation)) and not _GGUF_TYPE.search(quantisation)
+    flags = re.ASCII | re.IGNORECASE
+    return bool(re.search(_BITS_PER_WEIGHT, quantisation, flags)) and not re.search(_GGUF_TYPE, quantisation, flags)
 
 
 def hub_place(source: str) -> tuple[str, str]:
     """Repository and quantisation of an ``hf:`` source."""
-    found = _HUB.fullmatch(source)
+    found = re.fullmatch(_HUB, source, re.ASCII)
     if found is None:
         raise ValueError(source)
     return found[1], found[2]
@@ -136,7 +136,7 @@ def hub_place(source: str) -> tuple[str, str]:
 
 def hub_revision(source: str) -> tuple[str, str]:
     """Repository and branch, tag or commit of an ``hf:`` source that is a folder."""
-    found = _HUB_FOLDER.fullmatch(source)
+    found = re.fullmatch(_HUB_FOLDER, source, re.ASCII)
     if found is None:
         raise ValueError(source)
     return found[1], found[2]
@@ -144,7 +144,7 @@ def hub_revision(source: str) -> tuple[str, str]:
 
 def is_folder(source: str) -> bool:
     """Whether the source gives a folder with many files of one model, not a GGUF."""
-    return source == TINY_HF or source.startswith("dir:") or _HUB_FOLDER.fullmatch(source) is not None
+    return source == TINY_HF or source.startswith("dir:") or re.fullmatch(_HUB_FOLDER, source, re.ASCII) is not None
 
 
 def format_of_source(source: str) -> str | None:
@@ -163,7 +163,7 @@ def filename_of(url: str) -> str:
 
 def is_plain_filename(name: str) -> bool:
     """Whether a model's file can bear the name everywhere: in a manifest, in a unit and on a command line."""
-    return _FILENAME.fullmatch(name) is not None
+    return re.fullmatch(_FILENAME, name, re.ASCII) is not None
 
 
 def is_inside(name: object) -> bool:
@@ -175,7 +175,7 @@ def is_inside(name: object) -> bool:
 
 def part_count(filename: str) -> int:
     """In how many files the model of this one is: 3 of "x-00001-of-00003.gguf", 1 of a name that says nothing."""
-    numbers = _PART.search(filename)
+    numbers = re.search(_PART, filename)
     if numbers is None:
         return 1
     part, count = int(numbers[1]), int(numbers[2])
@@ -190,10 +190,10 @@ def part_names(filename: str) -> list[str]:
     count = part_count(filename)
     if count == 1:
         return [filename]
-    stem = _PART.sub("", filename)
+    stem = re.sub(_PART, "", filename)
     return [f"{stem}-{part:05d}-of-{count:05d}.gguf" for part in range(1, count + 1)]
 
 
 def whole_stem(filename: str) -> str:
     """The name without its ending, and without what tells one part from another."""
-    return _PART.sub("", filename).removesuffix(".gguf")
+    return re.sub(_PART, "", filename).removesuffix(".gguf")

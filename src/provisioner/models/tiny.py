@@ -19,7 +19,6 @@ import math
 import os
 import string
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +121,8 @@ def ensure_file(file: Path, sha256: str, make: Callable[[], bytes]) -> Path:
         return file
     file.parent.mkdir(parents=True, exist_ok=True)
     # Two runs may write at once: each its own file, and either may have the last word, as both are the same.
+    import tempfile  # nobody needs it to say what the model is
+
     handle, partial = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     with os.fdopen(handle, "wb") as stream:
         stream.write(make())

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any
 
 from provisioner import __version__
+from provisioner.values.declared import Secret
 from provisioner.values.masking import MASK
-from provisioner.values.state import Secret
 
 FORMAT = "1.0"
 

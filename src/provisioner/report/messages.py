@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, indent, safe_line, safe_text
 from provisioner.values.errors import ExitCode, ProvisionError
 from provisioner.values.events import Check, Diagnostic, Orphan, Summary
-from provisioner.values.state import Finding
+
+if TYPE_CHECKING:
+    from provisioner.values.state import Finding
 
 _PAST = {
     "create": "created",

@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.services import base
 from provisioner.services.base import ResolvedService
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
 """What every engine takes for the name of a tool."""

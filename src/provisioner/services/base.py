@@ -11,8 +11,8 @@ from provisioner.labfile.spec import Model
 from provisioner.models.header import Header
 from provisioner.services.routed import CHAT, RoutedAlias, RoutedEngine
 from provisioner.values.address import Address
+from provisioner.values.declared import Problem, port_behind
 from provisioner.values.quantities import seconds_of
-from provisioner.values.state import Problem, port_behind
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card

@@ -8,8 +8,8 @@ from typing import Any
 
 from provisioner.services import base
 from provisioner.services.base import Path, ResolvedService, Screen
+from provisioner.values.declared import Problem
 from provisioner.values.quantities import size_text
-from provisioner.values.state import Problem
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
 MIB = 2**20

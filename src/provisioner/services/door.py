@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from provisioner.services import base
 from provisioner.services.base import ResolvedService
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 CERTIFICATE_OPTION, KEY_OPTION = "certificate", "certificate_key"
 ACME_OPTION, AGREE_OPTION = "acme_email", "acme_agree"

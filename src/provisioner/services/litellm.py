@@ -9,7 +9,7 @@ from provisioner.services import base
 from provisioner.services.base import Path, ResolvedService
 from provisioner.services.gateway_routes import VARIABLE_MARK, routes_of
 from provisioner.services.routed import RoutedAlias, RoutedEngine
-from provisioner.values.state import Problem, Secret
+from provisioner.values.declared import Problem, Secret
 
 BESIDE_BYTES = 700 * 2**20
 """What has to be free for a second gateway, as the role says it (``__litellm_beside_bytes``)."""

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
 from provisioner.services.base import Processor, ResolvedService
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 IMAGE = "debian/13"
 TOO_OLD = ("debian/11", "debian/12")

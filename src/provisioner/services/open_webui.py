@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from provisioner.services import base
 from provisioner.services.base import ResolvedService
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 IMAGE = "debian/12"
 """The release whose Python is from 3.11 on and before 3.13; an image of it may say more behind that."""

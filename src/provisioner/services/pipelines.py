@@ -12,8 +12,8 @@ from typing import Any
 
 from provisioner.services import base
 from provisioner.services.base import ResolvedService
+from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean
-from provisioner.values.state import Problem
 
 FILES, MODEL, ENVIRONMENT, SECRETS = "pipelines", "model", "environment", "secrets"
 CLASS, METHOD = "Pipeline", "pipe"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from provisioner.values.state import Secret
+from provisioner.values.declared import Secret
 
 MASK = "********"
 SHORTEST_SECRET = 6

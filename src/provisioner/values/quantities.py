@@ -17,9 +17,8 @@ UP_TO_A_DAY = (
 """The form of a duration after which something happens that nobody waits for."""
 NO_TIME = "0s"
 """The only way to write in these forms that nothing is waited for, or that something never happens."""
-_DURATION = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
-_SIZE = re.compile(PATTERN, re.ASCII)
-_ALMOST = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$", re.ASCII | re.IGNORECASE)
+_DURATION = r"([0-9]{1,6})([smh])"
+_ALMOST = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$"
 
 
 class SizeError(ValueError):
@@ -32,7 +31,7 @@ class SizeError(ValueError):
 
 def parse_size(text: str) -> int:
     """The bytes of ``16GiB``; raise ``SizeError`` for anything but a positive number and one of KiB, MiB, GiB, TiB."""
-    if not _SIZE.fullmatch(text):
+    if not re.fullmatch(PATTERN, text, re.ASCII):
         raise SizeError("not a size", _right_form(text))
     number, unit = text[:-3], text[-3:]
     size = float(number) * UNITS[unit] if "." in number else int(number) * UNITS[unit]
@@ -60,14 +59,14 @@ def written_size(size: int) -> str:
 
 def seconds_of(text: str) -> float:
     """The seconds of ``2m``; raise ``ValueError`` for anything but a whole number and one of s, m, h."""
-    found = _DURATION.fullmatch(text)
+    found = re.fullmatch(_DURATION, text, re.ASCII)
     if found is None:
         raise ValueError(f'"{text}" is no duration: write a whole number and s, m or h, such as "20s"')
     return float(found[1]) * SECONDS[found[2]]
 
 
 def _right_form(text: str) -> str:
-    almost = _ALMOST.match(text)
+    almost = re.match(_ALMOST, text, re.ASCII | re.IGNORECASE)
     if almost:
         return f'write "{almost[1]}{almost[2].upper()}iB", with no space (KiB, MiB, GiB or TiB)'
     return 'write a positive number and KiB, MiB, GiB or TiB, with no space, such as "16GiB"'

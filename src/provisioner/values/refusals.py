@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pydantic_core import PydanticCustomError
 
-from provisioner.values.state import Secret
+from provisioner.values.declared import Secret
 
 KeyPath = tuple[str | int, ...]
 """Where something stands in a file: keys and list indexes, from its top."""

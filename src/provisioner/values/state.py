@@ -11,57 +11,46 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Literal
-from urllib.parse import quote
 
 from provisioner.values.address import Address
+from provisioner.values.declared import (
+    LARGEST_PORT,
+    STEP_BEHIND,
+    Managed,
+    Problem,
+    Secret,
+    port_behind,
+    secrets_of,
+)
 
-
-class Secret:
-    """A value that never shows itself: ``repr``, ``str`` and dumps give stars; only ``reveal()`` gives the value."""
-
-    __slots__ = ("_value", "name")
-
-    def __init__(self, name: str, value: str | None) -> None:
-        self.name = name
-        self._value = value
-
-    @property
-    def key(self) -> str:
-        """The name with everything but letters, digits and ``_.-~/`` percent-encoded: safe in a template."""
-        return quote(self.name)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the value was looked up: a verb that does not use it does not run the command that gives it."""
-        return self._value is not None
-
-    def reveal(self) -> str:
-        """The value in clear, for the one place that hands it to the host; ``ValueError`` when it was not looked up."""
-        if self._value is None:
-            raise ValueError(f"the value of secret {self.name!r} was not looked up by this verb")
-        return self._value
-
-    def __repr__(self) -> str:
-        return f"Secret({self.name!r}, '********')"
-
-    __str__ = __repr__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and (self.name, self._value) == (other.name, other._value)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self._value))
-
-
-def secrets_of(values: Any) -> dict[str, Secret]:
-    """Every secret anywhere in ``values``, by its name."""
-    if isinstance(values, Secret):
-        return {values.name: values}
-    if isinstance(values, Mapping):
-        values = list(values.values())
-    if isinstance(values, list | tuple):
-        return {name: secret for value in values for name, secret in secrets_of(value).items()}
-    return {}
+__all__ = [
+    "LARGEST_PORT",
+    "LONGEST_DEVICE_NAME",
+    "STEP_BEHIND",
+    "STOP_S",
+    "VOLUME_PREFIX",
+    "Artifact",
+    "ContainerStatus",
+    "Device",
+    "Execution",
+    "Finding",
+    "Fleet",
+    "HostState",
+    "Instance",
+    "InstanceKind",
+    "Managed",
+    "Problem",
+    "Run",
+    "Screen",
+    "Secret",
+    "Service",
+    "ServiceStatus",
+    "Snapshot",
+    "Status",
+    "port_behind",
+    "secrets_of",
+    "short_digest",
+]
 
 
 class Status(StrEnum):
@@ -81,15 +70,6 @@ class InstanceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing wrong with the file: where (``path`` from its top: keys and list indexes), what, and what to do."""
-
-    path: tuple[str | int, ...]
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Device:
     """Something attached to a container, in neutral words that each provider translates.
 
@@ -106,22 +86,6 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Managed:
-    """What a role manages in a container, by name: what a stamp remembers and a look compares."""
-
-    paths: tuple[str, ...] = ()
-    reloaded: tuple[str, ...] = ()
-    """Files of what stands before it: written later than the process of a unit was started, they start it not anew."""
-    helpers: tuple[str, ...] = ()
-    """The units that read these; they may do so without a new process."""
-    packages: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    venvs: tuple[str, ...] = ()
-    """Folders of virtual environments, compared by the distributions that are installed in them."""
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A state of a container that its host keeps.
 
@@ -131,16 +95,6 @@ class Snapshot:
     name: str
     created: str = ""
     volumes: tuple[str, ...] = ()
-
-
-LARGEST_PORT = 65535
-STEP_BEHIND = 10000
-"""So far from a service's port its own process listens; roles reckon the same (``__<role>_own_port`` in their vars)."""
-
-
-def port_behind(port: int) -> int:
-    """The port on 127.0.0.1 of what a switch hands on to: further up where there is room, else further down."""
-    return port + STEP_BEHIND if port + STEP_BEHIND <= LARGEST_PORT else port - STEP_BEHIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +112,7 @@ class Service:
     """The services that it asks."""
     digest: str = ""
     """Of the role's files: another one means that the role may do something else."""
-    managed: Managed = Managed()
+    managed: Managed = Managed()  # noqa: RUF009  # it is frozen
     unstampable: str = ""
     """Why no stamp can say that nothing has changed, so that Ansible has to look each time."""
     pictures: str = ""

@@ -19,14 +19,15 @@ from provisioner.models.header import Header
 from provisioner.services.base import models_fetched
 from provisioner.values import paths
 from provisioner.values.address import Address
+from provisioner.values.declared import Problem
 from provisioner.values.errors import InputError, PreflightError
-from provisioner.values.events import Diagnostic
-from provisioner.values.state import Fleet, Problem
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.labfile.pins import Pin
     from provisioner.models.pulled import Pulled, Wanted
+    from provisioner.values.events import Diagnostic
+    from provisioner.values.state import Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ class Lab:
         if not wanted:
             return []
         from provisioner.lab.opening.pulled_models import fetch_pulled  # nothing that models of the file need
+        from provisioner.values.events import Diagnostic
 
         found, notes = fetch_pulled(wanted)
         self._pulled.update(found)
@@ -199,6 +201,7 @@ class Lab:
         if not any("://" in file.path for file in files.values()):
             return []
         from provisioner.lab.opening.remote_headers import fetch_headers  # nothing that models on this machine need
+        from provisioner.values.events import Diagnostic
 
         found, notes = fetch_headers(self.spec.models, files)
         self._fetched.update(found)

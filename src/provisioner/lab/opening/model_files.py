@@ -26,8 +26,8 @@ from provisioner.models.sources import (
     part_names,
 )
 from provisioner.values import paths
+from provisioner.values.declared import Problem, Secret
 from provisioner.values.errors import UnavailableError
-from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
     from provisioner.labfile.pins import Pin

@@ -19,8 +19,8 @@ from provisioner.models.sources import (
     part_count,
     part_names,
 )
+from provisioner.values.declared import Problem
 from provisioner.values.regular_files import open_file
-from provisioner.values.state import Problem
 
 PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."
 

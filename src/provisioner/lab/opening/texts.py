@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from provisioner.catalog import Catalog
 from provisioner.labfile.spec import Spec
 from provisioner.values.address import Address
+from provisioner.values.declared import Problem
 from provisioner.values.regular_files import text_of
-from provisioner.values.state import Problem
 
 FILE, FILES = "file", "files"
 """The kinds of references to such a file, and to several, which their service knows by their names."""

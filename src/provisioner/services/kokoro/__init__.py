@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
 from provisioner.services.base import Processor, ResolvedService, Speech
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 if TYPE_CHECKING:
     from provisioner.loads.engines import EngineLoads

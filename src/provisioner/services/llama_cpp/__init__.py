@@ -29,7 +29,7 @@ from provisioner.services.llama_cpp.options import (
     request_context,
 )
 from provisioner.services.routed import CHAT
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card, Vendor

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator
 
 from provisioner.services.base import ResolvedService
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
 WITHOUT_DEVICE = ("auto", 0)
-_DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
-_SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
-_CONTROL = re.compile(r"[\x00-\x1f]")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-SHELL_VARIABLES = re.compile(r"LLAMA_ARG_(NO_)?(TOOLS.*|AGENT|MCP_.*|(WEB)?UI_MCP_.*)", re.IGNORECASE)
-"""What the program reads in the place of ``--tools``, ``--agent`` and ``--mcp-…``, which the role's page refuses.
+_DEVICES = r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*"
+_SOURCE = r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+"
+_CONTROL = r"[\x00-\x1f]"
+_SHA256 = r"[0-9a-f]{64}"
+SHELL_VARIABLES = r"LLAMA_ARG_(NO_)?(TOOLS.*|AGENT|MCP_.*|(WEB)?UI_MCP_.*)"
+"""What the program reads, in any case, instead of ``--tools``, ``--agent`` and ``--mcp-…``, which the page refuses.
 
 The role has the same (``__llama_cpp_shell_variables``; a test holds both equal).
 """
@@ -36,8 +36,8 @@ def _source(service: ResolvedService) -> Iterator[Problem]:
     source = service.said.get("source")
     if source is None:
         return
-    has_checksum = _SHA256.fullmatch(str(service.said.get("source_sha256", "")))
-    if not _SOURCE.fullmatch(source):
+    has_checksum = re.fullmatch(_SHA256, str(service.said.get("source_sha256", "")))
+    if not re.fullmatch(_SOURCE, source):
         hint = 'Write "git+https://HOST/PATH@COMMIT" (40 digits), "https://….tar.gz" or "pypi:NAME==VERSION".'
         yield service.problem("source", "not a source of llama.cpp", hint)
     elif not source.startswith("git+") and not has_checksum:
@@ -55,7 +55,7 @@ def _layers(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
         option = "device" if device else "gpu_layers"
         hint = "Write backend: cuda, or backend: vulkan."
         yield service.problem(option, "the program is built for the CPU alone", hint)
-    if device and not _DEVICES.fullmatch(device):
+    if device and not re.fullmatch(_DEVICES, device):
         hint = "Write CUDA0, or CUDA0,CUDA1: llama-server --list-devices"
         yield service.problem("device", f"{device!r} names no devices", hint)
 
@@ -87,8 +87,8 @@ def _cuda(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
 
 def _environment(service: ResolvedService) -> Iterator[Problem]:
     for name, value in (service.said.get("environment") or {}).items():
-        if _CONTROL.search(str(value)):
+        if re.search(_CONTROL, str(value)):
             yield service.problem("environment", f"the value of {name} holds a control character", "Write one line.")
-        if SHELL_VARIABLES.fullmatch(name):
+        if re.fullmatch(SHELL_VARIABLES, name, re.IGNORECASE):
             message = f"{name} would give whoever may ask the server a shell where it runs"
             yield service.problem("environment", message, "Leave it out; an agent runs its tools where it runs itself.")

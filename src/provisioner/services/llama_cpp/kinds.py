@@ -19,7 +19,7 @@ from provisioner.services.llama_cpp.options import (
     served_uses,
 )
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 NO_POOLING, RANK_POOLING = 0, 4
 """What a file says of how the vectors of all tokens become one (``ARCHITECTURE.pooling_type``): not at all; a score."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from provisioner.models.header import Header
 from provisioner.services.base import ModelUse, ResolvedService
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32

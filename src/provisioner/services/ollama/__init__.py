@@ -10,7 +10,7 @@ from provisioner.gpus.cards import Card, described
 from provisioner.models.registry.names import model_name
 from provisioner.services import base
 from provisioner.services.base import Limits, Metrics, Processor, ResolvedService
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 if TYPE_CHECKING:
     from provisioner.loads.engines import EngineLoads

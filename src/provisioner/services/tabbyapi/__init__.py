@@ -16,7 +16,7 @@ from provisioner.services.base import (
     template_thinking,
     unusual_options,
 )
-from provisioner.values.state import Problem
+from provisioner.values.declared import Problem
 
 if TYPE_CHECKING:
     from provisioner.loads.engines import EngineLoads

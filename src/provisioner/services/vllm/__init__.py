@@ -18,8 +18,8 @@ from provisioner.services.base import (
     template_thinking,
     unusual_options,
 )
+from provisioner.values.declared import Problem
 from provisioner.values.quantities import size_text
-from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
     from provisioner.loads.engines import EngineLoads
