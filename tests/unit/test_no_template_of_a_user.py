@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -51,17 +51,18 @@ CARD = Card("0000:01:00.0", "nvidia", "RTX", driver="nvidia", driver_version="58
 PLAYBOOKS = {name: (paths.playbooks() / name).read_text(encoding="utf-8") for name in ("site.yml", "containers.yml")}
 
 
-_MODELS: dict[str, type[BaseModel]] = {}
+_MODELS: dict[tuple[str, frozenset[str] | None], type[BaseModel]] = {}
 
 
 @pytest.fixture(autouse=True)
 def _models_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The files here differ in one string each: making the models anew would take most of the time."""
 
-    def made_once(service: ServiceType) -> type[BaseModel]:
-        if service.role not in _MODELS:
-            _MODELS[service.role] = options_model(service)
-        return _MODELS[service.role]
+    def made_once(service: ServiceType, written: Collection[str] | None = None) -> type[BaseModel]:
+        known = (service.role, None if written is None else frozenset(written))
+        if known not in _MODELS:
+            _MODELS[known] = options_model(service, written)
+        return _MODELS[known]
 
     monkeypatch.setattr(parsing, "options_model", made_once)
 

@@ -147,15 +147,25 @@ REFUSED: list[tuple[Option, Any]] = [
 
 @pytest.mark.parametrize(("option", "value"), ACCEPTED)
 def test_an_option_takes_what_its_role_takes(option: Option, value: Any, catalog: Catalog) -> None:
-    model = options_model(service_with(catalog, option))
-    model.model_validate({option.name: value})
+    service = service_with(catalog, option)
+    for model in (options_model(service), options_model(service, [option.name])):
+        model.model_validate({option.name: value})
 
 
 @pytest.mark.parametrize(("option", "value"), REFUSED)
 def test_an_option_refuses_what_its_role_refuses(option: Option, value: Any, catalog: Catalog) -> None:
-    model = options_model(service_with(catalog, option))
-    with pytest.raises(pydantic.ValidationError):
-        model.model_validate({option.name: value})
+    service = service_with(catalog, option)
+    for model in (options_model(service), options_model(service, [option.name])):
+        with pytest.raises(pydantic.ValidationError):
+            model.model_validate({option.name: value})
+
+
+def test_a_model_of_what_was_written_knows_what_is_required_and_nothing_else(catalog: Catalog) -> None:
+    model = options_model(catalog.services["llama_cpp"], ["port"])
+    model.model_validate({"model": "m", "port": 1})
+    for wrong in ({"port": 1}, {"model": "m", "port": 1, "context": 1}):
+        with pytest.raises(pydantic.ValidationError):
+            model.model_validate(wrong)
 
 
 def test_an_option_that_is_not_finite_says_so(catalog: Catalog) -> None:

@@ -24,11 +24,12 @@ def main() -> NoReturn:
 
 
 def _want_no_plugins_of_pydantic() -> None:
-    """Neither look through every installed package for plugins, nor import what would look: a fifth of a quick verb.
+    """Neither look through every installed package for plugins, nor import what would look: an eighth of a quick verb.
 
-    pydantic imports ``importlib.metadata`` (with ``email``, ``zipfile`` and more) also where plugins are disabled.
+    pydantic imports ``importlib.metadata``, with ``email``, ``zipfile`` and more, also where plugins are disabled.
     """
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") != "__all__":
+        return  # somebody wants some
 
     def from_the_real_one(name: str) -> Any:
         """What a later pydantic may want of the module beside the plugins; no name that Python itself asks for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, create_model
@@ -71,9 +71,16 @@ def file_options(service: ServiceType) -> dict[str, Option]:
     return {name: option for name, option in service.options.items() if name not in service.internal}
 
 
-def options_model(service: ServiceType) -> type[BaseModel]:
-    """The model that refuses what the service's role would refuse; only what was written counts, not its defaults."""
-    return _model(service.role, file_options(service).values(), service.references)
+def options_model(service: ServiceType, written: Collection[str] | None = None) -> type[BaseModel]:
+    """The model that refuses what the service's role would refuse; only what was written counts, not its defaults.
+
+    ``written``: the model knows these options alone, beside those that are required. It takes and refuses the same of
+    such options, and is made in a fraction of the time; what it refuses, the whole model words.
+    """
+    options: Collection[Option] = file_options(service).values()
+    if written is not None:
+        options = [option for option in options if option.required or option.name in written]
+    return _model(service.role, options, service.references)
 
 
 def _model(name: str, options: Iterable[Option], references: Mapping[str, Reference]) -> type[BaseModel]:
