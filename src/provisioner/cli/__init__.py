@@ -20,7 +20,9 @@ def main() -> NoReturn:
     _want_no_plugins_of_pydantic()
     from provisioner.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # else all that is left is looked through twice before it is given back: a tenth of a quick verb's time
+    sys.exit(code)
 
 
 def _want_no_plugins_of_pydantic() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any, NoReturn
@@ -95,6 +93,8 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb that the arguments begin with; a usage error with the nearest name when there is none."""
         if args and not args[0].startswith("-") and args[0] not in VERBS:
+            from difflib import get_close_matches
+
             close = get_close_matches(args[0], VERBS, n=1)
             meant = f" Did you mean {close[0]!r}?" if close else ""
             raise click.UsageError(f"No such verb {args[0]!r}.{meant}", ctx)
@@ -197,7 +197,7 @@ def _fault(error: Exception, console: Console) -> ProvisionError | None:
 
     fault = fault_of(error, begun=_has_begun(console))
     if fault is not None and console.verbose:
-        fault.details = "".join(traceback.format_exception(error)).rstrip()
+        fault.details = _traced(error)
     return fault
 
 
@@ -211,9 +211,16 @@ def _unforeseen(error: Exception, *, verbose: bool) -> ProvisionError:
     said = f"{type(error).__name__}: {error}".strip()
     return ProvisionError(
         "Unable to finish: something happened that this program does not foresee",
-        details="".join(traceback.format_exception(error)).rstrip() if verbose else said,
+        details=_traced(error) if verbose else said,
         resolution="Report this with what the same command prints with -v; it may be run again.",
     )
+
+
+def _traced(error: Exception) -> str:
+    """Where an error came from, in Python's words."""
+    import traceback
+
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 @contextmanager
