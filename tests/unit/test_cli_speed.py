@@ -21,7 +21,7 @@ FILE = ROOT / "examples/quickstart.yml"
 ROUNDS = 5
 SHARE = 0.5
 HEAVY = ("ansible", "ansible_runner", "pylxd", "proxmoxer", "requests")
-MOST_MODULES = {"--help": (10, 150), "validate": (58, 310)}
+MOST_MODULES = {"--help": (10, 150), "validate": (58, 335)}
 """Of ours, and in all: what is imported is what a quick verb costs; libraries and Python itself differ by version."""
 QUICK = {
     "--version": ("--version",),
@@ -110,30 +110,6 @@ def test_quick_verbs_import_no_more_than_they_need(name: str) -> None:
     most_of_ours, most = MOST_MODULES[name]
     assert len(ours) <= most_of_ours, sorted(ours)
     assert len(imported) <= most, sorted(imported)
-
-
-PLUGINS = "from provisioner.cli import _want_no_plugins_of_pydantic as want_none; want_none(); import sys; "
-
-
-@pytest.mark.parametrize(
-    ("disabled", "program", "looks"),
-    [
-        ("", "import pydantic.plugin._loader", True),
-        ("__all__", "from pydantic.plugin._loader import get_plugins; assert not get_plugins()", False),
-        ("__all__", "from pydantic.plugin._loader import PYDANTIC_ENTRY_POINT_GROUP", True),
-    ],
-    ids=["somebody wants plugins", "nobody wants plugins", "pydantic wants another name"],
-)
-def test_what_looks_for_plugins_is_imported_only_where_it_is_needed(disabled: str, program: str, looks: bool) -> None:
-    said = subprocess.run(
-        (sys.executable, "-c", f"{PLUGINS}{program}; print('importlib.metadata' in sys.modules)"),
-        env=os.environ | {"PYDANTIC_DISABLE_PLUGINS": disabled},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert said.stdout.split() == [str(looks)]
 
 
 @pytest.mark.skipif(os.geteuid() != ROOT.stat().st_uid, reason="only the owner of a checkout has its catalog kept")
