@@ -20,10 +20,14 @@ NORMALISED: tuple[tuple[str, str], ...] = (
     (r"/(?:[^\s:=,;'\"()]*/)?(?:pytest-of-[^/\s]+/pytest-\d+|popen-gw\d+)/\S*?(?=/|[\s:'\",;)\]]|$)", "<tmp>"),
     (re.escape(str(Path(__file__).resolve().parents[1])), "<checkout>"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
+    (r"\b\d{8}T\d{6}Z", "<time>"),
     (r"\bafter \d+(?:\.\d+)? ?s\b", "after <duration>"),
     (r"\b(?:\d+m )?\d+\.\d+s\b", "<duration>"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
-    (r"\b[0-9a-f]{40,64}\b", "<digest>"),
+    (r"\b(?:[0-9a-f]{40,64}|[0-9a-f]{16})\b", "<digest>"),
+    (r"\b127\.0\.0\.1[:.][3-6]\d{4}\b", "127.0.0.1:<port>"),
+    (r"\b[\w.-]+@[\w.-]+, pid \d+\b", "<user>@<machine>, pid <pid>"),
+    (r"(<time>|<duration>|<tmp>) {2,}", r"\1  "),
     (r"[ \t]+$", ""),
 )
 """Patterns of what differs from run to run or between machines, each with what stands for it in a snapshot."""
@@ -34,6 +38,11 @@ def normalised(text: str) -> str:
     for pattern, replacement in NORMALISED:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     return text
+
+
+def case_name(value: object) -> str:
+    """Return a parameter as the id of its case, without what no file can be called: pytest's ``ids=case_name``."""
+    return re.sub(r'[\\/?*:|"<>]', "-", str(value))
 
 
 class TextFile(SingleFileSnapshotExtension):

@@ -11,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.checkout import tracked_files
-from tests.snapshots import normalised
+from tests.snapshots import case_name, normalised
 
 ROOT = Path(__file__).resolve().parents[2]
 CANARIES = ("canary", "sk-master")
@@ -40,10 +40,15 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
     ("text", "written"),
     [
         ("made 2026-11-21T08:00:00+00:00.", "made <time>."),
+        ("in clusters/20261130T033039Z-ghost-node", "in clusters/<time>-ghost-node"),
         ("Up complete after 3.2 s.", "Up complete after <duration>."),
         ("took 1m 12.4s", "took <duration>"),
+        ("0.5s       10.25s  1 MiB", "<duration>  <duration>  1 MiB"),
         ("GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427", "GPU-<id>"),
         ("sha256 " + "a1" * 32, "sha256 <digest>"),
+        ("root@vm, pid 32268, provision up", "<user>@<machine>, pid <pid>, provision up"),
+        ("/opt/litellm/d186b67ea0ad4743", "/opt/litellm/<digest>"),
+        ("http://127.0.0.1:40123/v1, http://127.0.0.1:8080", "http://127.0.0.1:<port>/v1, http://127.0.0.1:8080"),
         (f"{ROOT}/roles/door", "<checkout>/roles/door"),
         ("/home/me/pytest-of-root/pytest-3/test_x0/homelab.yml:3", "<tmp>/homelab.yml:3"),
         ("FLAGS=-I/home/me/pytest-of-root/pytest-3/test_x0/out", "FLAGS=-I<tmp>/out"),
@@ -53,6 +58,10 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
 )
 def test_what_differs_between_runs_is_replaced_and_nothing_else(text: str, written: str) -> None:
     assert normalised(text) == written
+
+
+def test_a_case_is_named_as_a_file_can_be() -> None:
+    assert case_name("up no/lab.yml: [::1]?") == "up no-lab.yml- [--1]-"
 
 
 def test_a_text_that_changed_fails_and_renewal_writes_it(tmp_path: Path) -> None:
