@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
 from provisioner.cli.console import Console
@@ -40,6 +43,10 @@ containers:
 """
 
 
+STEP = re.compile(r"[\w./-]+: \w+ing\b")
+"""A line of a plain display: what is done to what."""
+
+
 @dataclass
 class Answer:
     """What a command gave."""
@@ -47,6 +54,30 @@ class Answer:
     code: int
     out: str
     err: str
+
+    @property
+    def printed(self) -> str:
+        """The text that a person reads, in the two streams it comes by.
+
+        What goes on side by side ends in any order: its lines are put together by what they are about.
+        """
+        lines: list[str] = []
+        for is_step, part in groupby(self.out.splitlines(keepends=True), lambda line: bool(STEP.match(line))):
+            together = list(part)
+            if is_step:
+                together.sort(key=lambda line: line.partition(":")[0])
+            lines += together
+        return "".join(lines) + (f"--- standard error ---\n{self.err}" if self.err else "")
+
+    def ended(self, code: int) -> str:
+        """Return the printed text of a command that ended with this exit code."""
+        assert self.code == code, self.printed
+        return self.printed
+
+    @property
+    def after_plan(self) -> str:
+        """The same from the line that sums a plan up: what comes of it."""
+        return self.printed[self.printed.index("\nPlan: ") + 1 :]
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -70,6 +101,25 @@ class Terminal(io.StringIO):
         return self._is_terminal
 
 
+def provision(
+    monkeypatch: pytest.MonkeyPatch,
+    *arguments: str,
+    session: Session | None = None,
+    stdin: Terminal | None = None,
+    on_terminal: bool = False,
+) -> Answer:
+    """Run ``provision`` with streams of its own; nobody sits at its input, where a test gives none."""
+    out, err = Terminal(is_terminal=on_terminal), Terminal(is_terminal=on_terminal)
+    with monkeypatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.setattr(sys, "stdin", stdin or Terminal())
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        patch.setattr("provisioner.cli.progress.THRESHOLD_S", 600.0)  # a busy machine has no more to say
+        code = run(arguments, session)
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
 @dataclass
 class World:
     """One host in memory, and how playbooks end on it."""
@@ -78,6 +128,8 @@ class World:
     host: FakeProvider = field(default_factory=lambda: FakeProvider("box"))
     others: dict[str, FakeProvider] = field(default_factory=dict)
     """More hosts, by name."""
+    snapshot: SnapshotAssertion = field(init=False)
+    """The texts that the test expects, which fixture ``world`` gives."""
     failures: dict[str, tuple[TaskEvent, ...]] = field(default_factory=dict)
     raises: BaseException | None = None
     health: int | str = 200
@@ -188,17 +240,11 @@ class World:
     def command(self, *arguments: str, typed: str | None = None, on_terminal: bool = False) -> Answer:
         """Run ``provision``; ``typed`` comes from a terminal (None: there is none), or output goes to one."""
         stdin = Terminal(typed or "", is_terminal=typed is not None)
-        out, err = Terminal(is_terminal=on_terminal), Terminal(is_terminal=on_terminal)
-        with self.monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", stdin)
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            session = Session(Console(), lambda _lab: {"box": self.host, **self.others}, self._run_playbook)
-            try:
-                code = run(arguments, session)
-            finally:
-                session.console.stop_progress()  # a run that is killed by a test would go on talking in the next one
-        return Answer(code, out.getvalue(), err.getvalue())
+        session = Session(Console(), lambda _lab: {"box": self.host, **self.others}, self._run_playbook)
+        try:
+            return provision(self.monkeypatch, *arguments, session=session, stdin=stdin, on_terminal=on_terminal)
+        finally:
+            session.console.stop_progress()  # a run that is killed by a test would go on talking in the next one
 
     def _run_playbook(
         self, playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], **_: Any
@@ -388,7 +434,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def world(lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(lab: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion) -> World:
     """The lab's only host, empty."""
     assert lab.exists()
-    return World(monkeypatch)
+    made = World(monkeypatch)
+    made.snapshot = snapshot
+    return made

@@ -36,14 +36,8 @@ def world_by_hand(world: World, lab: Path) -> World:
     return world
 
 
-def plain(text: str) -> str:
-    return FILE.replace("    adopt: true\n", text)
-
-
 def test_it_is_planned_in_words(world_by_hand: World) -> None:
-    answer = world_by_hand.command("plan")
-    assert answer.code == 0, answer.err
-    assert "container llama will be adopted: from then on it is this lab's (the file says adopt)" in answer.out
+    assert world_by_hand.command("plan").ended(0) == world_by_hand.snapshot
     assert world_by_hand.host.containers["llama"].instance == BY_HAND
 
 
@@ -76,21 +70,25 @@ def test_one_that_is_stopped_is_started(world_by_hand: World) -> None:
     assert answer.of("summary")[0]["counts"]["adopt"] == 1
 
 
-def test_without_the_word_the_name_is_taken(world_by_hand: World, lab: Path) -> None:
-    lab.write_text(plain(""))
-    answer = world_by_hand.command("up", "--yes")
-    assert answer.code == 4
-    assert "the name is taken" in answer.err
-    assert world_by_hand.host.containers["llama"].instance == BY_HAND
-
-
-def test_one_of_another_lab_is_never_adopted(world_by_hand: World) -> None:
-    theirs = replace(BY_HAND, lab="other")
-    world_by_hand.host.containers["llama"].instance = theirs
-    answer = world_by_hand.command("up", "--yes")
-    assert answer.code == 4
-    assert "the name is taken" in answer.err
-    assert world_by_hand.host.containers["llama"].instance == theirs
+@pytest.mark.parametrize(
+    ("edit", "owner", "obstacles"),
+    [
+        (("    adopt: true\n", ""), "", {}),
+        (("adopt: true", "adopt: true\n    disk: 5GiB"), "", {}),
+        (("", ""), "other", {}),
+        (("", ""), "", {"llama": "/srv is mounted writable"}),
+    ],
+    ids=["not asked for", "a replacement", "of another lab", "cannot be kept"],
+)
+def test_what_cannot_be_adopted_is_refused_before_the_mark_is_put_on(
+    world_by_hand: World, lab: Path, edit: tuple[str, str], owner: str, obstacles: dict[str, str]
+) -> None:
+    lab.write_text(FILE.replace(*edit))
+    there = replace(BY_HAND, lab=owner)
+    world_by_hand.host.containers["llama"].instance = there
+    world_by_hand.host.obstacles |= obstacles
+    assert world_by_hand.command("up", "--yes").ended(4) == world_by_hand.snapshot
+    assert world_by_hand.host.containers["llama"].instance == there
 
 
 def test_where_there_is_none_it_is_created(world_by_hand: World) -> None:
@@ -98,19 +96,3 @@ def test_where_there_is_none_it_is_created(world_by_hand: World) -> None:
     answer = world_by_hand.command("up", "--yes", "--json")
     assert answer.code == 0, answer.out
     assert ("llama", "create") in {(one["target"], one["action"]) for one in answer.of("planned_change")}
-
-
-def test_what_cannot_be_kept_is_refused_before_the_mark_is_put_on(world_by_hand: World) -> None:
-    world_by_hand.host.obstacles["llama"] = "/srv is mounted writable"
-    answer = world_by_hand.command("up", "--yes")
-    assert answer.code == 4
-    assert "/srv is mounted writable" in answer.err
-    assert world_by_hand.host.containers["llama"].instance == BY_HAND
-
-
-def test_it_is_never_replaced_by_a_yes(world_by_hand: World, lab: Path) -> None:
-    lab.write_text(FILE.replace("adopt: true", "adopt: true\n    disk: 5GiB"))
-    answer = world_by_hand.command("up", "--yes")
-    assert answer.code == 4
-    assert world_by_hand.host.containers["llama"].instance == BY_HAND
-    assert "llama" in answer.err

@@ -52,16 +52,13 @@ def test_one_that_is_stopped_stays_so_and_is_a_finding(lab_there: World) -> None
 
 def test_a_proof_that_fails_afterwards_exits_3(lab_there: World) -> None:
     lab_there.failures["verify.yml"] = (PROOF,)
-    answer = lab_there.command("verify", "--after-reboot")
-    assert answer.code == 3
-    assert "no answer" in answer.out
+    assert lab_there.command("verify", "--after-reboot").ended(3) == lab_there.snapshot
 
 
 def test_one_that_does_not_come_up_exits_3_and_keeps_no_other_one_down(lab_there: World) -> None:
     lab_there.host.never_ready.add("gateway")
-    answer = lab_there.command("verify", "--after-reboot")
-    assert answer.code == 3
-    assert "after a start of its containers" in answer.err
-    assert "gateway" in answer.err
+    told = lab_there.command("verify", "--after-reboot").ended(3)
+    assert "Unable to prove that the lab works after a start of its containers" in told
+    assert "Unable to start container gateway" in told
     assert lab_there.host.containers["llama"].instance.status is Status.RUNNING
     assert lab_there.host.locks == {}

@@ -32,10 +32,7 @@ def up(world: World) -> World:
 
 
 def test_nothing_is_open_that_is_on_no_page(up: World) -> None:
-    answer = up.command("audit")
-    assert (answer.code, answer.err) == (0, "")
-    assert answer.out.splitlines()[-1] == "Closed: nothing is open that is on no page."
-    assert [line[:4] for line in answer.out.splitlines()[:-1]] == ["ok  ", "ok  "]
+    assert up.command("audit").ended(0) == up.snapshot
 
 
 @pytest.mark.parametrize(
@@ -53,18 +50,13 @@ def test_a_socket_of_a_service_that_is_on_no_page_is_found_by_audit_and_verify(
 ) -> None:
     up.sockets["llama"].append(socket)
     for verb in ("audit", "verify"):
-        answer = up.command(verb)
-        assert answer.code == 3
-        assert f"FAIL llama/llama_cpp: {socket[3]} listens on " in answer.out
-        assert "provision exec llama -- ss -tulnp" in answer.out
+        assert up.command(verb).ended(3) == up.snapshot
 
 
 @pytest.mark.parametrize("unit", ["nc.service", "session-3.scope", ""])
 def test_a_socket_of_nobody_of_the_lab_is_found_by_audit_alone(up: World, unit: str) -> None:
     up.sockets["llama"].append(["tcp", ANY, 4444, unit])
-    answer = up.command("audit")
-    assert answer.code == 3
-    assert f"FAIL llama: {unit or 'A process that ss does not name'} listens on 0.0.0.0:4444 (tcp)" in answer.out
+    assert up.command("audit").ended(3) == up.snapshot
     assert up.command("verify").code == 0
 
 
@@ -76,10 +68,7 @@ def test_a_socket_whose_process_has_gone_counts_by_its_port(up: World) -> None:
 @pytest.mark.parametrize("verb", ["audit", "verify"])
 def test_a_route_that_answers_is_told_with_the_request_to_repeat_it(up: World, verb: str) -> None:
     up.answered["llama/llama_cpp"] = [["POST", "/invocations", 422, PLAIN], ["POST", "/invocations", 422, WRONG]]
-    answer = up.command(verb)
-    assert answer.code == 3
-    assert "FAIL llama/llama_cpp: POST /invocations answers, and no page says so: 422 without a key" in answer.out
-    assert "Repeat it: provision exec llama -- curl --include --path-as-is --data 0 --request POST" in answer.out
+    assert up.command(verb).ended(3) == up.snapshot
 
 
 def test_the_stream_has_each_finding_once_with_all_ways_in_which_it_answered(up: World) -> None:
@@ -94,9 +83,7 @@ def test_the_stream_has_each_finding_once_with_all_ways_in_which_it_answered(up:
 
 def test_of_many_routes_the_rest_is_in_one_finding(up: World) -> None:
     up.answered["gateway/litellm"] = [["GET", f"/{number}", 200, PLAIN] for number in range(15)]
-    answer = up.command("audit")
-    assert answer.out.count("answers, and no page says so") == 10
-    assert "FAIL gateway/litellm: 5 more routes answer, and no page says so" in answer.out
+    assert up.command("audit").printed == up.snapshot
 
 
 def test_verify_asks_a_short_part_and_audit_all(up: World) -> None:
@@ -125,18 +112,14 @@ def test_the_short_part_keeps_to_300_requests_of_a_service_and_10_seconds(up: Wo
 
 def test_of_what_is_asleep_only_its_switch_is_asked_and_that_is_said(up: World) -> None:
     up.units["llama/llama_cpp"] = "asleep"
-    answer = up.command("audit")
-    assert answer.code == 0
-    assert "it is asleep or busy: only what its switch answers was asked" in answer.out
+    assert up.command("audit").ended(0) == up.snapshot
     assert all(one["looks_only"] for question in up.questions for one in question["doors"] if "llama" in one["name"])
 
 
 def test_a_service_without_a_key_is_a_line_and_its_own_paths_are_not_counted(lab: Path, world: World) -> None:
     lab.write_text(FILE.replace(", api_key: !secret engine_key", ""))
     assert world.command("up", "--yes").code == 0
-    answer = world.command("audit")
-    assert answer.code == 0
-    assert "ok   llama/llama_cpp: open: no key asked for: whoever reaches its port may use it" in answer.out
+    assert world.command("audit").ended(0) == world.snapshot
     (door, *_) = [one for question in world.questions for one in question["doors"] if "llama" in one["name"]]
     assert "POST /v1/chat/completions" in door["passed"]
     assert "GET /slots" not in door["passed"]
@@ -144,10 +127,7 @@ def test_a_service_without_a_key_is_a_line_and_its_own_paths_are_not_counted(lab
 
 def test_a_container_that_cannot_be_asked_is_a_finding(up: World) -> None:
     del up.host.programs["python3"]
-    answer = up.command("audit")
-    assert answer.code == 3
-    assert "FAIL llama: nobody could see what is open in it" in answer.out
-    assert "python3 ended with 127" in answer.out
+    assert up.command("audit").ended(3) == up.snapshot
 
 
 @pytest.mark.parametrize(
@@ -162,33 +142,22 @@ def test_a_container_that_cannot_be_asked_is_a_finding(up: World) -> None:
 )
 def test_an_answer_that_is_none_counts_for_nothing(up: World, said: list[str | int]) -> None:
     up.sockets["llama"] = [said]
-    answer = up.command("audit")
-    assert answer.code == 3
-    assert "FAIL llama: nobody could see what is open in it" in answer.out
-    assert "its answer is damaged" in answer.out
+    assert up.command("audit").ended(3) == up.snapshot
 
 
 def test_a_container_that_does_not_run_is_not_asked(up: World) -> None:
     assert up.command("down", "--yes", "llama").code == 0
-    answer = up.command("audit")
-    assert answer.code == 0
-    assert "llama: open: not asked: it does not run" in answer.out
-    assert answer.out.splitlines()[-1] == "Nothing that could be asked is open and on no page. Not asked: llama."
+    assert up.command("audit").ended(0) == up.snapshot
 
 
 def test_what_was_not_asked_to_its_end_passes_for_nothing(up: World) -> None:
     up.left = 3
-    answer = up.command("audit", "llama")
-    assert "6 were not asked" in answer.out
-    assert answer.out.splitlines()[-1].endswith("Not asked: llama/llama_cpp.")
+    assert up.command("audit", "llama").printed == up.snapshot
 
 
 def test_verify_says_of_what_its_short_part_did_not_come_to_the_end(up: World) -> None:
     up.left = 3
-    answer = up.command("verify", "llama")
-    assert answer.code == 0
-    assert "Not all that llama/llama_cpp opens was looked at: " in answer.err
-    assert "6 were not asked" in answer.err
+    assert up.command("verify", "llama").ended(0) == up.snapshot
     up.left = 0
     assert "was looked at" not in up.command("verify", "llama").err
 
@@ -243,17 +212,12 @@ def test_a_door_is_asked_for_what_stands_behind_each_site_by_its_name(sites: Wor
 
 def test_what_answers_through_a_door_is_told_with_the_site(sites: World) -> None:
     sites.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
-    answer = sites.command("audit", "door")
-    assert (
-        "FAIL door/door: GET /metrics answers, and no page says so: 200 without a key by api.home.example" in answer.out
-    )
-    assert "--insecure --connect-to api.home.example:443:127.0.0.1:443" in answer.out
+    assert sites.command("audit", "door").printed == sites.snapshot
 
 
 def test_who_has_no_key_and_is_in_the_lan_is_a_finding_of_audit_alone(sites: World) -> None:
-    answer = sites.command("audit", "voice")
-    assert answer.code == 3
-    assert "FAIL voice/kokoro: no key asked for, and the LAN reaches it" in answer.out
+    told = sites.command("audit", "voice").ended(3)
+    assert "FAIL voice/kokoro: no key asked for, and the LAN reaches it" in told
     assert "no key asked for" not in sites.command("verify", "voice").out
 
 

@@ -79,10 +79,7 @@ def test_each_number_of_clients_has_its_line_and_is_kept(
 ) -> None:
     answer = world.command(*bench(cloud))
     assert answer.code == 0, answer.err
-    lines = [line.split() for line in answer.out.splitlines()]
-    assert [line[:3] for line in lines[1:3]] == [["1", "9", "0"], ["4", "36", "0"]]
-    assert "Good is an answer that begins within 2 s, and goes on with 10 tokens/s." in answer.out
-    assert "bottlenecked by the data generation" in answer.out
+    assert answer.printed == world.snapshot
     assert [spec["profile"]["streams"] for spec in tool.told] == [[1], [4]], "each with texts of its own"
     assert {json.dumps(spec["constraints"]) for spec in tool.told} == {'[{"kind": "max_duration", "seconds": 135.0}]'}
     assert len({len(json.loads(line)["prompt"].split()) for line in tool.prompts}) == 1
@@ -95,11 +92,9 @@ def test_each_number_of_clients_has_its_line_and_is_kept(
 
 
 def test_goodput_is_what_is_good(world: World, cloud: StandIn, tool: Tool) -> None:
-    told = world.command(*bench(cloud, "--within", "0.1", "0.1", "--json"))
-    (result,) = [one for one in told.events if one["type"] == "result"]
+    (result,) = world.command(*bench(cloud, "--within", "0.1", "0.1", "--json")).of("result")
     assert [level["good"] for level in result["levels"]] == [0, 0], "the first token came after 0.2 s"
-    told = world.command(*bench(cloud, "--within", "1", "0.1", "--json"))
-    (result,) = [one for one in told.events if one["type"] == "result"]
+    (result,) = world.command(*bench(cloud, "--within", "1", "0.1", "--json")).of("result")
     assert [level["good"] for level in result["levels"]] == [1, 1]
     assert [level["good_per_s"] for level in result["levels"]] == [pytest.approx(9 / 5), pytest.approx(36 / 5)]
     assert len(tool.told) == 4
@@ -107,18 +102,15 @@ def test_goodput_is_what_is_good(world: World, cloud: StandIn, tool: Tool) -> No
 
 def test_where_nobody_is_answered_nothing_is_kept(world: World, cloud: StandIn, tool: Tool, tmp_path: Path) -> None:
     tool.fails = True
-    answer = world.command(*bench(cloud))
-    assert answer.code == 3
-    assert "none of 1 clients was answered: HTTP 503: too many" in answer.err
+    assert world.command(*bench(cloud)).ended(3) == world.snapshot
     assert not list((tmp_path / "state").rglob("benchmarks/*"))
 
 
 def test_a_prompt_of_that_length_is_asked_once_before(world: World, cloud: StandIn, tool: Tool) -> None:
     """The tool itself hangs where all requests fail."""
     cloud.ceiling = 100
-    answer = world.command(*bench(cloud))
-    assert (answer.code, tool.told) == (3, [])
-    assert "tokens are more than 100" in answer.err
+    assert world.command(*bench(cloud)).ended(3) == world.snapshot
+    assert tool.told == []
 
 
 @pytest.mark.parametrize("word", ["--gate", "--accept"])
@@ -127,9 +119,7 @@ def test_fast_answers_beside_failed_ones_are_no_pass(
 ) -> None:
     monkeypatch.setattr(bench_load, "check_accepted", lambda *_: None)
     tool.some_fail = True
-    answer = world.command(*bench(cloud, word))
-    assert answer.code == 3
-    assert "7 of their requests failed" in answer.err
+    assert world.command(*bench(cloud, word)).ended(3) == world.snapshot
     assert world.command(*bench(cloud)).code == 0, "it is told, and nobody is judged"
 
 
@@ -139,15 +129,13 @@ def test_few_answers_judge_nothing(
 ) -> None:
     monkeypatch.setattr(bench_load, "check_accepted", lambda *_: None)
     tool.few = True
-    answer = world.command(*bench(cloud, word))
-    assert answer.code == 4
-    assert "Unable to judge by 9 trials of first token @ c1" in answer.err
+    assert world.command(*bench(cloud, word)).ended(4) == world.snapshot
 
 
 def test_a_report_of_other_clients_is_none(world: World, cloud: StandIn, tool: Tool) -> None:
     answer = world.command(*bench(cloud, "--clients", "1,3"))
     assert answer.code != 0
-    assert "told of [] clients, and [3] were asked" in answer.err
+    assert answer.printed == world.snapshot
     assert len(tool.told) == 2
 
 
@@ -161,11 +149,7 @@ def test_nothing_is_fetched_or_asked_without_a_yes(
         raise PreflightError("fetched without a question")
 
     monkeypatch.setattr(load_benching, "python_of", never)
-    answer = world.command(*[word for word in bench(cloud) if word != "--yes"])
-    assert answer.code == 4
-    assert "guidellm is fetched and installed first, with PyTorch: it takes about 1.6 GB" in answer.out + answer.err
-    assert "What they cost, its provider says" in answer.out + answer.err
-    assert "fetched without" not in answer.err
+    assert world.command(*[word for word in bench(cloud) if word != "--yes"]).ended(4) == world.snapshot
     assert cloud.asked == []
 
 
@@ -173,29 +157,19 @@ def test_an_upstream_cannot_be_gated_as_nobody_tells_its_model(world: World, clo
     four = bench(cloud, "--clients", "4")
     assert world.command(*four, "--gate").code == 4
     assert world.command(*four, "--accept").code == 0
-    judged = world.command(*four, "--gate")
-    assert judged.code == 4
-    assert "nobody tells which one it is" in judged.err
+    assert "nobody tells which one it is" in world.command(*four, "--gate").ended(4)
     assert len(tool.told) == 1, "it is known before anything is asked"
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        ("--clients", "0"),
-        ("--clients", "1,x"),
-        ("--clients", "1000"),
-        ("--clients", ",".join(map(str, range(1, 30)))),
-        ("--within", "0", "1"),
-        ("--depth", "5"),
-        ("--trials", "10"),
-        ("--sweep", "batch=1"),
-        ("--refuse",),
-        ("--chunks", "4"),
+        *("--clients 0", "--clients 1,x", "--clients 1000", f"--clients {','.join(map(str, range(1, 30)))}"),
+        *("--within 0 1", "--depth 5", "--trials 10", "--sweep batch=1", "--refuse", "--chunks 4"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(world: World, cloud: StandIn, tool: Tool, more: tuple[str, ...]) -> None:
-    answer = world.command(*bench(cloud, *more))
+def test_what_cannot_be_asked_is_refused(world: World, cloud: StandIn, tool: Tool, more: str) -> None:
+    answer = world.command(*bench(cloud, *more.split()))
     assert answer.code == 64, answer.out + answer.err
     assert tool.told == []
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,9 +10,10 @@ from provisioner.measuring.history import result_in
 from provisioner.measuring.llama_perplexity import Quality
 from provisioner.measuring.quality import Judged, warnings
 from provisioner.models.header import Header
-from provisioner.values.state import Execution
 from provisioner.workflow import engine_pauses
+from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
+from tests.unit.cli.test_bench_engine import change_answers
 
 FILE = """\
 name: homelab
@@ -68,23 +67,21 @@ def test_a_quant_is_held_against_its_parent(up: World, tmp_path: Path) -> None:
     assert base["text"].startswith("The kettle")
     assert base["most_bytes"] > 775_252
     assert judged["text"] == ""
-    assert "85.5 %" in answer.out
+    assert answer.printed == up.snapshot
     assert up.forgets == 2, "what a killed run has left, and what this one has"
     (file,) = (tmp_path / "state").rglob("benchmarks/judge.llama_cpp.jsonl")
     (result,) = [result_in(line) for line in file.read_text().splitlines()]
     assert result.kind == "quality"
     assert result.setting.options["model"] == "quant"
     assert {series.name: series.middle for series in result.series}["same_top"] == 85.49
-    assert "quality" in up.command("bench", "judge", "--history").out
+    assert up.command("bench", "judge", "--history").printed == up.snapshot
     verbs = [verb for verb, unit in up.told if unit == UNIT]
     assert (verbs[0], verbs[-1]) == ("stop", "start")
 
 
 def test_where_it_fails_nothing_is_kept_and_the_engine_serves(up: World, tmp_path: Path) -> None:
     up.crashes = True
-    answer = up.command(*bench(tmp_path))
-    assert answer.code == 3
-    assert "Unable to judge parent: no room" in answer.err
+    assert up.command(*bench(tmp_path)).ended(3) == up.snapshot
     assert not list((tmp_path / "state").rglob("benchmarks/*"))
     assert up.told[-1] == ("start", UNIT)
     assert up.forgets == 2
@@ -93,70 +90,54 @@ def test_where_it_fails_nothing_is_kept_and_the_engine_serves(up: World, tmp_pat
 def test_one_that_ends_well_without_figures_is_a_failure(
     up: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = up._benching
-
-    def silent(question: dict[str, Any]) -> Execution:
-        answer = json.loads(asked(question).stdout)
-        lines = [line for line in answer.get("lines", ()) if "KLD" not in line]
-        return Execution(0, json.dumps({**answer, **({"lines": lines} if "lines" in answer else {})}).encode(), b"")
-
-    monkeypatch.setattr(up, "_benching", silent)
+    change_answers(up, monkeypatch, "lines", lambda lines: [line for line in lines if "KLD" not in line])
     answer = up.command(*bench(tmp_path))
     assert answer.code == 3
-    assert "Unable to judge quant: llama-perplexity does not say mean" in answer.err
+    assert answer.err == up.snapshot
 
 
 def test_too_little_disk_is_refused_before_anything_is_stopped(up: World, tmp_path: Path) -> None:
     up.free = 2**28
-    answer = up.command(*bench(tmp_path))
-    assert (answer.code, up.told) == (4, [])
-    assert "of disk, and judge has 256MiB" in answer.err
+    assert up.command(*bench(tmp_path)).ended(4) == up.snapshot
+    assert up.told == []
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words", "code"),
+    ("old", "new", "code"),
     [
-        ("perplexity: true, ", "", "Write perplexity: true", 64),
-        ("models: [quant, parent]", "models: [parent]", "Write perplexity: true", 64),
-        ("models: [quant, parent]", "model: parent", "Write perplexity: true", 64),
-        ("models: [quant, parent]", "models: [other, parent]", "Unable to judge other by parent: it has", 64),
-        ("queue: 10m", "queue: 0s", "none waits for it", 4),
+        ("perplexity: true, ", "", 64),
+        ("models: [quant, parent]", "models: [parent]", 64),
+        ("models: [quant, parent]", "model: parent", 64),
+        ("models: [quant, parent]", "models: [other, parent]", 64),
+        ("queue: 10m", "queue: 0s", 4),
     ],
+    ids=case_name,
 )
-def test_an_engine_that_cannot_be_judged_is_refused(  # noqa: PLR0917
-    up: World, tmp_path: Path, old: str, new: str, words: str, code: int
-) -> None:
+def test_an_engine_that_cannot_be_judged_is_refused(up: World, tmp_path: Path, old: str, new: str, code: int) -> None:
     assert old in FILE
     (tmp_path / "homelab.yml").write_text(FILE.replace(old, new))
     assert up.command("up", "--yes").code == 0
     up.told.clear()
-    answer = up.command(*bench(tmp_path))
-    assert (answer.code, words in answer.err, up.told) == (code, True, []), answer.err
+    assert up.command(*bench(tmp_path)).ended(code) == up.snapshot
+    assert up.told == []
 
 
-@pytest.mark.parametrize("content", [b"", b"  \n", b"a\0b", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"  \n", b"a\0b", b"\xff\xfe"], ids=["empty", "blank", "NUL", "no UTF-8"])
 def test_what_is_no_text_is_refused(up: World, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "text.txt").write_bytes(content)
-    answer = up.command(*bench(tmp_path))
-    assert (answer.code, up.told) == (64, [])
-    assert "Unable to read" in answer.err
+    assert up.command(*bench(tmp_path)).ended(64) == up.snapshot
+    assert up.told == []
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        ("--gate",),
-        ("--accept",),
-        ("--tokens", "5", "5"),
-        ("--trials", "10"),
-        ("--depth", "5"),
-        ("--sweep", "batch=1"),
-        ("--chunks", "0"),
-        ("--runs", "2"),
+        *("--gate", "--accept", "--tokens 5 5", "--trials 10"),
+        *("--depth 5", "--sweep batch=1", "--chunks 0", "--runs 2"),
     ],
 )
-def test_options_of_others_are_refused(up: World, tmp_path: Path, more: tuple[str, ...]) -> None:
-    assert up.command(*bench(tmp_path, *more)).code == 64
+def test_options_of_others_are_refused(up: World, tmp_path: Path, more: str) -> None:
+    assert up.command(*bench(tmp_path, *more.split())).code == 64
     assert up.told == []
 
 
@@ -169,9 +150,8 @@ def test_a_parent_and_a_text_are_wanted(up: World, tmp_path: Path) -> None:
 
 def test_nothing_is_done_unasked(up: World, tmp_path: Path) -> None:
     words = [word for word in bench(tmp_path) if word != "--yes"]
-    answer = up.command(*words)
-    assert (answer.code, up.told) == (4, [])
-    assert "is stopped while parent and then quant read 32 chunks of 512 tokens" in answer.out + answer.err
+    assert up.command(*words).ended(4) == up.snapshot
+    assert up.told == []
 
 
 def judged(bits: float) -> Judged:

@@ -126,9 +126,7 @@ def test_a_kind_of_host_that_tells_nothing_of_its_drivers_is_looked_at_all_the_s
 
 def test_a_card_that_nobody_wants_is_one_line(world: World) -> None:
     world.host = Box(replace(CARD, driver="nouveau"))
-    answer = world.command("doctor")
-    assert answer.code == 0
-    assert answer.out.splitlines()[0].startswith("ok   box: card: NVIDIA GeForce RTX 3060 (0000:01:00.0), 12GiB")
+    assert world.command("doctor").ended(0) == world.snapshot
 
 
 def test_all_is_well(wanting: World) -> None:
@@ -170,9 +168,7 @@ def test_an_engine_that_has_no_code_for_the_card(wanting: World) -> None:
 
 def test_a_card_with_less_than_is_required(wanting: World, lab: Path) -> None:
     lab.write_text(WITH_CARD.replace("gpu: any", 'gpu: { vendor: nvidia, require: { driver: "590" } }'))
-    answer = wanting.command("doctor")
-    assert answer.code == 3
-    assert "590 is required" in answer.out
+    assert wanting.command("doctor").ended(3) == wanting.snapshot
 
 
 def test_a_host_whose_cards_cannot_be_looked_at(wanting: World, lab: Path) -> None:
@@ -193,9 +189,7 @@ def test_fix_makes_missing_nodes_and_looks_again(wanting: World) -> None:
     box(wanting).card = lacking
     assert bad(wanting) == [("box", "gpu"), ("box", "nodes")]
     assert box(wanting).mends == []
-    answer = wanting.command("doctor", "--fix")
-    assert answer.code == 0
-    assert "box: ran nvidia-modprobe -u -c 0" in answer.out + answer.err
+    assert wanting.command("doctor", "--fix").ended(0) == wanting.snapshot
     assert box(wanting).mends == ["made them"]
     wanting.command("doctor", "--fix")
     assert box(wanting).mends == ["made them"]
@@ -204,9 +198,7 @@ def test_fix_makes_missing_nodes_and_looks_again(wanting: World) -> None:
 def test_fix_that_fails_says_why(wanting: World) -> None:
     box(wanting).card = replace(CARD, nodes=CARD.nodes[:2], missing=NODES[2:])
     box(wanting).trouble = ProviderError("Unable to make the nodes", resolution="sudo provision doctor --fix")
-    answer = wanting.command("doctor", "--fix")
-    assert answer.code == 1
-    assert "sudo provision doctor --fix" in answer.err
+    assert wanting.command("doctor", "--fix").ended(1) == wanting.snapshot
 
 
 def test_fix_does_nothing_about_what_it_cannot_mend(wanting: World) -> None:

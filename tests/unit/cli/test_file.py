@@ -80,10 +80,7 @@ def test_a_secret_of_another_system_is_not_invented(bare: World) -> None:
         "containers:", "upstreams:\n  far: { model: openrouter/a/b, api_key: !secret cloud }\ncontainers:"
     )
     Path("homelab.yml").write_text(text)
-    answer = bare.command("init", "--secrets")
-    assert answer.code == 0
-    assert "Warning: Secret cloud has no value" in answer.err
-    assert "PROVISION_SECRET_CLOUD" in answer.err
+    assert bare.command("init", "--secrets").ended(0) == bare.snapshot
     assert set(lines()) == {"engine_key", "gateway_key"}
 
 
@@ -104,16 +101,14 @@ def test_a_secret_in_clear_is_a_warning(world: World, lab: Path) -> None:
     lab.write_text(FILE.replace("!secret engine_key", "in-clear-0123456789"))
     answer = world.command("validate")
     assert answer.code == 0
-    assert answer.err.startswith("Warning: homelab.yml:9: containers.llama.services.llama_cpp.api_key:")
-    assert "in-clear" not in answer.out + answer.err
+    assert answer.printed == world.snapshot
+    assert "in-clear" not in answer.printed
 
 
 def test_a_key_in_clear_is_not_shown_to_clients_either(world: World, lab: Path) -> None:
     lab.write_text(FILE.replace("!secret gateway_key", "sk-in-clear-0123456789"))
     world.command("up", "--yes")
-    said = world.command("show", "--client", "openai").out
-    assert 'OPENAI_API_KEY="$PROVISION_SECRET_MASTER_KEY"' in said
-    assert "in-clear" not in said
+    assert world.command("show", "--client", "openai").printed == world.snapshot
 
 
 def test_schema_is_json_schema(world: World) -> None:
@@ -156,10 +151,7 @@ def test_expanded_shows_devices_variables_and_artifacts(world: World) -> None:
 def test_client_settings_have_the_gateways_address_and_name_its_key(world: World) -> None:
     assert world.command("show", "--client", "openai").code == 4
     world.command("up", "--yes")
-    address = world.host.containers["gateway"].instance.address
-    said = world.command("show", "--client", "openai").out
-    assert f"export OPENAI_BASE_URL=http://{address}:4000/v1\n" in said
-    assert 'export OPENAI_API_KEY="$PROVISION_SECRET_GATEWAY_KEY"' in said
+    assert world.command("show", "--client", "openai").printed == world.snapshot
     snippet = json.loads(world.command("show", "--client", "opencode").out)
     assert snippet["provider"]["homelab"]["models"]["fast"]["limit"]["context"] == 4096
 
@@ -174,16 +166,13 @@ def test_clients_are_told_of_images_and_of_each_requests_share(world: World, lab
     model = snippet["provider"]["homelab"]["models"]["fast"]
     assert model["limit"] == {"context": 2048, "output": 512}
     assert model["modalities"]["input"] == ["text", "image"]
-    said = world.command("show", "--client", "openai").out
-    assert "# fast: text and images, 2048 tokens of context, 512 of them for the answer\n" in said
+    assert world.command("show", "--client", "openai").printed == world.snapshot
 
 
 def test_clients_talk_to_the_engine_where_there_is_no_gateway(world: World, lab: Path) -> None:
     lab.write_text(FILE.partition("  gateway:")[0])
     world.command("up", "--yes")
-    said = world.command("show", "--client", "openai").out
-    assert ":8080/v1" in said
-    assert "models: tiny" in said
+    assert world.command("show", "--client", "openai").printed == world.snapshot
     lab.write_text("name: homelab\nhosts: { box: { incus: local } }\ncontainers: {}\n")
     assert world.command("show", "--client", "openai").code == 64
 
@@ -211,15 +200,14 @@ def test_show_says_who_takes_turns_and_masks_their_key(
         "own": False,
     }
     assert variables["llama_cpp_share_key"] == file["hosts"]["box"]["share_key"]
-    graph = world.command("graph")
-    assert "key-of-the-members" not in answer.out + str(file) + graph.out
+    assert "key-of-the-members" not in answer.out + str(file) + world.command("graph").out
 
 
 def test_another_key_of_those_who_take_turns_is_a_reason_to_run_them(
     world: World, lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write_text(TURNS)
-    assert "share-box" in world.command("plan").err
+    assert world.command("plan").printed == world.snapshot
     monkeypatch.setenv("PROVISION_SECRET_SHARE_BOX", "key-of-the-members")
     assert world.command("up", "--yes").code == 0
     assert world.command("plan", "--detailed-exitcode").code == 0

@@ -19,6 +19,7 @@ from provisioner.values.facts import DeviceMemory, Proof, ProofStep
 from provisioner.workflow import proving
 from tests.doubles.ollama.model_registry import Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes
+from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 from tests.unit.loads.models import QWEN
 
@@ -59,40 +60,21 @@ def card(world: World, *arguments: str) -> dict[str, Any]:
     return dict(result["cards"][0])
 
 
-def test_every_term_is_told(world: World, nine: Path) -> None:
-    answer = world.command("fit", str(nine))
-    assert answer.code == 0, answer.err
-    told = [line.split() for line in answer.out.splitlines()]
-    assert ["cache", "1,280", "MiB"] in told  # 40,192 tokens for four slots are four times 10,240
-    assert ["recurrent", "state", "201", "MiB"] in told
-    assert ["compute", "buffers", "493", "MiB"] in told
-    assert "largest" not in answer.out
-    assert "advice" not in answer.out
-
-
-def test_what_fits_is_told_with_the_largest_context(world: World, nine: Path) -> None:
-    answer = world.command("fit", str(nine), "--memory", "2GiB")
-    assert answer.code == 0
-    assert "of 2,048 MiB usable: it fits" in answer.out
-    assert "largest context of nine: 43,008 tokens (asked for 40,192)" in answer.out
-    assert "advice: gpu_layers: all (left to itself the engine keeps 1,024 MiB free" in answer.out
-    answer = world.command("fit", str(nine), "--memory", "4GiB")
-    assert "advice: all of it lies in the card's memory, the fastest place: leave it there" in answer.out
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("line", ["fit", "fit --memory 2GiB", "fit --memory 4GiB"])
+def test_every_term_is_told_and_what_fits_with_the_largest_context(world: World, line: str) -> None:
+    assert world.command(*line.split()).ended(0) == world.snapshot
 
 
 def test_what_does_not_fit_is_refused_with_advice(world: World, nine: Path) -> None:
-    answer = world.command("fit", str(nine), "--memory", "1GiB")
-    assert answer.code == 4
-    assert "of 1,024 MiB usable: 951 MiB too much" in answer.out
-    assert "advice: context: 19456, kv_cache: { k: q8_0, v: q8_0 }" in answer.out
-    assert "advice: gpu_layers: 0 (last: all of it on the CPU" in answer.out
+    assert world.command("fit", str(nine), "--memory", "1GiB").ended(4) == world.snapshot
     found = card(world, str(nine), "--memory", "1GiB")
     assert found["total"] - found["missing"] == found["usable"] == 2**30
     assert found["contexts"] == [{"model": "nine", "largest": 10_240, "asked": 40_192}]
     assert all(one["total"] <= 2**30 for one in found["advice"] if one["fits"])
 
 
-@pytest.mark.parametrize("source", ["file:tiny.gguf", "builtin:tiny"])
+@pytest.mark.parametrize("source", ["file:tiny.gguf", "builtin:tiny"], ids=case_name)
 def test_a_real_model_is_added_up_to_the_byte(world: World, lab: Path, source: str) -> None:
     ensure_tiny_model(lab.parent)
     lab.write_text(TINY.replace("SOURCE", source), encoding="utf-8")
@@ -107,9 +89,7 @@ def test_a_real_model_is_added_up_to_the_byte(world: World, lab: Path, source: s
     else:
         assert 0 < whole - embeddings - terms["weights"] < 20_000  # the head
     assert found["missing"] == sum(terms.values()) - MIB > 0
-    answer = world.command("fit", str(lab), "--memory", "1MiB")
-    assert answer.code == 4
-    assert "too much" in answer.out
+    assert world.command("fit", str(lab), "--memory", "1MiB").ended(4) == world.snapshot
     assert world.command("fit", str(lab), "--memory", "8GiB").code == 0
 
 
@@ -129,21 +109,13 @@ def test_what_computes_on_the_cpu_is_no_matter_of_a_card(world: World, nine: Pat
 
 def test_an_architecture_that_is_not_known_falls_back_and_says_so(world: World, nine: Path) -> None:
     (nine.parent / "nine.gguf").write_bytes(gguf_bytes({"general.architecture": "no\x1bvel"}))
-    answer = world.command("fit", str(nine), "--memory", "8GiB")
-    assert answer.code == 0
-    assert 'guessed: nine: architecture "no\\x1bvel" is not known here' in answer.out
-    assert "36% of its weights, at least 500 MiB, stand for cache, state and buffers" in answer.out
-    assert "largest context of nine: not known" in answer.out
-    assert ["margin", "500", "MiB"] in [line.split() for line in answer.out.splitlines()]
+    assert world.command("fit", str(nine), "--memory", "8GiB").ended(0) == world.snapshot
 
 
 def test_a_broken_head_is_told_without_a_traceback(world: World, nine: Path) -> None:
     model = nine.parent / "nine.gguf"
     model.write_bytes(model.read_bytes()[:1000])
-    answer = world.command("fit", str(nine))
-    assert answer.code == 64
-    assert "is no usable GGUF file: it ends after 1000 bytes, in the middle of its head" in answer.err
-    assert "Traceback" not in answer.err
+    assert world.command("fit", str(nine)).ended(64) == world.snapshot
 
 
 def test_what_was_measured_stands_beside_the_sum_until_an_option_changes(world: World, nine: Path) -> None:
@@ -153,8 +125,7 @@ def test_what_was_measured_stands_beside_the_sum_until_an_option_changes(world: 
     (budget,) = budgets_of(Session().open_lab(nine), {})
     engine = budget.engines[0]
     remember("homelab", engine, 2000 * MIB, None)
-    answer = world.command("fit", str(nine))
-    assert "measured of llama/llama_cpp: 2,000 MiB, 26 MiB more than the sum of then, 1,975 MiB (1.3%)" in answer.out
+    assert world.command("fit", str(nine)).printed == world.snapshot
     (service,) = card(world, str(nine))["services"]
     assert (service["measured"], service["error"]) == (2000 * MIB, engine.total - 2000 * MIB)
     nine.write_text(FILE.replace("OPTIONS", "ubatch: 256"), encoding="utf-8")
@@ -181,14 +152,7 @@ def on_card(world: World, nine: Path) -> Path:
 
 
 def test_the_card_of_the_host_holds_all_engines_that_get_it(world: World, on_card: Path) -> None:
-    answer = world.command("fit", str(on_card))
-    assert answer.code == 4, answer.err
-    told = answer.out.splitlines()
-    assert told[0] == f"llama, small on {CARD.title}"
-    (total,) = [line.split() for line in told if line.startswith("  total")]
-    assert " ".join(total) == ("total 9,407 MiB of 7,360 MiB usable (832 MiB of the card are not): 2,047 MiB too much")
-    assert ["llama's", "nine:", "cache", "8,192", "MiB"] in [line.split() for line in told]
-    assert "  largest context of llama's nine: 196,608 tokens (asked for 262,144)" in told
+    assert world.command("fit", str(on_card)).ended(4) == world.snapshot
     found = card(world, str(on_card))
     assert (found["card"], found["usable"]) == (CARD.pci, 7360 * MIB)
     assert [one["address"] for one in found["services"]] == ["llama/llama_cpp", "small/llama_cpp"]
@@ -196,24 +160,18 @@ def test_the_card_of_the_host_holds_all_engines_that_get_it(world: World, on_car
 
 def test_a_host_that_tells_no_card_is_no_end_of_the_sum(world: World, on_card: Path) -> None:
     world.host.graphics = ()
-    answer = world.command("fit", str(on_card))
-    assert answer.code == 0
-    assert answer.out.startswith("llama, small\n")
-    assert "Write --memory SIZE" in answer.err
+    assert world.command("fit", str(on_card)).ended(0) == world.snapshot
     assert world.command("fit", str(on_card), "--memory", "8GiB").code == 4
 
 
 @pytest.mark.parametrize("verb", ["plan", "up"])
 def test_what_cannot_fit_is_refused_before_anything_is_made(world: World, on_card: Path, verb: str) -> None:
-    answer = world.command(verb, str(on_card), *(["--yes"] if verb == "up" else []))
-    assert answer.code == 4
-    assert f"Unable to fit llama, small on {CARD.title}: 2,047 MiB too much" in answer.err
-    assert "fit_check: warn" in answer.err
+    assert world.command(verb, str(on_card), *(["--yes"] if verb == "up" else [])).ended(4) == world.snapshot
     assert not world.host.containers
     on_card.write_text("fit_check: warn\n" + on_card.read_text(), encoding="utf-8")
     answer = world.command(verb, str(on_card), *(["--yes"] if verb == "up" else []))
     assert answer.code == 0, answer.err
-    assert "Warning: Unable to fit llama, small on" in answer.err
+    assert answer.after_plan == world.snapshot
     assert bool(world.host.containers) == (verb == "up")
 
 
@@ -228,16 +186,11 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
 
     monkeypatch.setattr(proving, "prove", measuring)
     world.command("verify", str(on_card))
-    assert (
-        "measured of llama/llama_cpp: 1,000 MiB, 201 MiB more than the sum of then, 800 MiB (20.1%)"
-        in world.command("fit", str(on_card)).out
-    )
+    assert world.command("fit", str(on_card)).printed == world.snapshot
 
 
 def test_a_size_that_is_none_is_a_usage_error(world: World, nine: Path) -> None:
-    answer = world.command("fit", str(nine), "--memory", "8GB")
-    assert answer.code == 64
-    assert 'write "8GiB"' in answer.err
+    assert world.command("fit", str(nine), "--memory", "8GB").ended(64) == world.snapshot
 
 
 def test_engines_that_take_turns_fit_where_each_of_them_does(world: World, nine: Path) -> None:
@@ -246,10 +199,7 @@ def test_engines_that_take_turns_fit_where_each_of_them_does(world: World, nine:
     nine.write_text(alike)
     assert world.command("fit", str(nine), "--memory", "2GiB").code == 4
     nine.write_text(alike.replace("incus: local", "incus: local, share: [[llama/llama_cpp, other/llama_cpp]]"))
-    answer = world.command("fit", str(nine), "--memory", "2GiB")
-    assert answer.code == 0, answer.err
-    assert "of 2,048 MiB usable: it fits; in turns: the largest counts" in answer.out
-    assert "  in its turn: other/llama_cpp 800 MiB" in answer.out
+    assert world.command("fit", str(nine), "--memory", "2GiB").ended(0) == world.snapshot
     found = card(world, str(nine), "--memory", "2GiB")
     assert [one["turns"] for one in found["services"]] == [["llama/llama_cpp", "other/llama_cpp"]] * 2
     assert found["total"] == found["services"][0]["total"]
@@ -280,15 +230,13 @@ def registry(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield running
 
 
-def test_what_a_registry_does_not_tell_is_unknown_with_its_reason(world: World, lab: Path, registry: Registry) -> None:
-    answer = world.command("fit", str(lab), "--memory", "8GiB")
-    assert answer.code == 3
-    why = f"what small takes, which it fetches by itself, is not known: {registry.host} answers 404: manifest unknown"
-    assert why in answer.out
+@pytest.mark.usefixtures("registry")
+def test_what_a_registry_does_not_tell_is_unknown_with_its_reason(world: World, lab: Path) -> None:
+    assert world.command("fit", str(lab), "--memory", "8GiB").ended(3) == world.snapshot
     world.host.graphics = (CARD,)
     plan = world.command("plan", str(lab))
     assert plan.code == 0, plan.err
-    assert f"local/ollama: {why}" in plan.err
+    assert plan.after_plan == world.snapshot
 
 
 def test_what_ollama_fetches_is_added_up_from_what_its_registry_tells(

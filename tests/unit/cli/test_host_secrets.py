@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
 
 import pytest
 
-from provisioner.cli.app import run
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
-from tests.unit.cli.conftest import Answer
+from tests.unit.cli.conftest import provision
 
 __all__ = ["pve"]
 
@@ -36,20 +33,11 @@ echo "$1" >>asked
 cat token
 """
 VERBS = (
-    ("down", "--yes"),
-    ("destroy", "--yes", "--lab", "homelab"),
-    ("snapshot",),
-    ("snapshot", "--list"),
-    ("rollback", "desk", "--yes"),
-    ("clone", "desk", "copy"),
-    ("exec", "desk", "--", "true"),
-    ("logs", "desk"),
-    ("open", "desk"),
-    ("bench", "--kind", "tts"),
-    ("show", "--client", "openai"),
+    *("down --yes", "destroy --yes --lab homelab", "snapshot", "snapshot --list", "rollback desk --yes"),
+    *("clone desk copy", "exec desk -- true", "logs desk", "open desk", "bench --kind tts", "show --client openai"),
 )
 """All that need a host, and none of its containers' secrets."""
-APART = (("show",), ("show", "--expanded"), ("graph",), ("fit",), ("logs", "--run"))
+APART = ("show", "show --expanded", "graph", "fit", "logs --run")
 """Verbs to which no host has to be known."""
 
 
@@ -80,23 +68,12 @@ def with_command(file: Path, pve: Double, token: str) -> Path:
     return file.parent / "asked"
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Answer:
-    """What ``provision`` says; stdin is nobody's."""
-    out, err = io.StringIO(), io.StringIO()
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdin", io.StringIO())
-        patch.setattr(sys, "stdout", out)
-        patch.setattr(sys, "stderr", err)
-        code = run(arguments)
-    return Answer(code, out.getvalue(), err.getvalue())
-
-
-@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+@pytest.mark.parametrize("line", VERBS)
 def test_the_command_is_run_for_the_host_s_secret_alone(
-    words: tuple[str, ...], pve: Double, token: str, file: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, pve: Double, token: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = with_command(file, pve, token)
-    answer = command(monkeypatch, *words)
+    answer = provision(monkeypatch, *line.split())
     assert asked.read_text(encoding="ascii").splitlines() == ["pve_token"]
     assert "foresee" not in answer.err
     assert answer.code in (0, 4), answer.err  # there is no container yet
@@ -104,12 +81,12 @@ def test_the_command_is_run_for_the_host_s_secret_alone(
     assert CANARY not in answer.out + answer.err
 
 
-@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+@pytest.mark.parametrize("line", VERBS)
 def test_a_host_s_secret_that_nobody_has_is_asked_for(
-    words: tuple[str, ...], pve: Double, file: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, pve: Double, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, pve)
-    answer = command(monkeypatch, *words)
+    answer = provision(monkeypatch, *line.split())
     assert answer.code == 64
     assert 'hosts.pve1.token.secret: secret "pve_token" has no value; set PROVISION_SECRET_PVE_TOKEN' in answer.err
     assert "desk_password" not in answer.err
@@ -120,17 +97,17 @@ def test_containers_secrets_may_be_missing(
 ) -> None:
     write(file, pve)
     monkeypatch.setenv("PROVISION_SECRET_PVE_TOKEN", token)
-    answer = command(monkeypatch, "snapshot", "--list")
+    answer = provision(monkeypatch, "snapshot", "--list")
     assert answer.code == 0, answer.err
     assert token not in answer.out + answer.err
 
 
-@pytest.mark.parametrize("words", APART, ids=" ".join)
+@pytest.mark.parametrize("line", APART)
 def test_a_verb_that_touches_no_host_asks_for_none(
-    words: tuple[str, ...], pve: Double, file: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, pve: Double, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = with_command(file, pve, "")
-    answer = command(monkeypatch, *words)
-    assert answer.code == 0 or words[0] == "logs", answer.err  # nothing was run yet
+    answer = provision(monkeypatch, *line.split())
+    assert answer.code == 0 or line == "logs --run", answer.err  # nothing was run yet
     assert "has no value" not in answer.err
     assert not asked.exists()

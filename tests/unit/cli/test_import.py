@@ -12,6 +12,7 @@ import yaml
 
 from provisioner.providers.fake import Container
 from provisioner.values.state import Execution, Instance, Status
+from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 
 INCUS = "name: homelab\nhosts:\n  box: { incus: local }\ncontainers:\n"
@@ -81,24 +82,19 @@ def paste(world: World, lab: Path, head: str, reference: str) -> list[tuple[str,
     return [(one["target"], one["action"]) for one in planned.of("planned_change")]
 
 
-def test_the_block_can_be_pasted_and_only_adopts(by_hand: World, lab: Path) -> None:
-    printed = by_hand.command("import", "box/web")
-    assert printed.out == (
-        "  web:\n    host: box\n    image: debian/12\n    cpu: 2\n    memory: 1GiB\n    disk: 8GiB\n    adopt: true\n"
-    )
+@pytest.mark.parametrize(("memory", "disk"), [(2**30, 8 * 2**30), (10**9, 10**10)])
+def test_the_block_can_be_pasted_and_only_adopts(by_hand: World, lab: Path, memory: int, disk: int) -> None:
+    there = replace(BY_HAND, memory=memory, disk=disk)
+    put(by_hand, there)
+    assert by_hand.command("import", "box/web").printed == by_hand.snapshot
     assert paste(by_hand, lab, INCUS, "box/web") == [("web", "adopt")]
-    assert by_hand.host.containers["web"].instance == BY_HAND, "nothing is touched"
+    assert by_hand.host.containers["web"].instance == there, "nothing is touched"
 
 
 def test_a_container_of_proxmox_comes_with_what_only_proxmox_knows(by_hand: World, lab: Path) -> None:
     lab.write_text(PROXMOX + "  other: {}\n")
     put(by_hand, replace(BY_HAND, settings=SETTINGS))
-    written = yaml.safe_load(by_hand.command("import", "box/web").out)["web"]["proxmox"]
-    assert written["vmid"] == 105
-    assert written["network"]["ip"] == "192.168.1.50/24"
-    assert written["devices"] == [{"path": "/dev/dri/renderD128", "gid": 104}]
-    assert "unprivileged" not in written
-    assert "pool" not in written
+    assert by_hand.command("import", "box/web").printed == by_hand.snapshot
     assert paste(by_hand, lab, PROXMOX, "box/web") == [("web", "adopt")]
 
 
@@ -106,42 +102,23 @@ def test_what_no_file_can_say_is_told_with_what_up_would_make_of_it(by_hand: Wor
     lab.write_text(PROXMOX + "  other: {}\n")
     mounts = ({"path": "/mnt/nas", "source": "/tank"}, *SETTINGS["mounts"])
     put(by_hand, replace(BY_HAND, settings={**SETTINGS, "features": ("mount=nfs",), "mounts": mounts, "pool": ""}))
-    answer = by_hand.command("import", "box/web")
-    comments = [line for line in answer.out.splitlines() if line.startswith("  #")]
-    assert [line.split(":")[0] for line in comments] == ["  # features", "  # mounts", "  # pool"]
-    assert "features: there it is mount=nfs; up would make it nesting" in comments[0]
-    assert "path=/mnt/nas" in comments[1]
-    assert yaml.safe_load(answer.out)["web"]["proxmox"]["mounts"][0]["path"] == "/srv/data"
+    assert by_hand.command("import", "box/web").printed == by_hand.snapshot
     assert paste(by_hand, lab, PROXMOX, "box/web") == [("web", "adopt"), ("web", "update")]
 
 
-def test_sizes_of_any_number_of_bytes_come_back(by_hand: World, lab: Path) -> None:
-    put(by_hand, replace(BY_HAND, memory=10**9, disk=10**10))
-    assert "memory: 976562.5KiB" in by_hand.command("import", "box/web").out
-    assert paste(by_hand, lab, INCUS, "box/web") == [("web", "adopt")]
-
-
-@pytest.mark.parametrize(
-    ("there", "why"),
-    [
-        (replace(BY_HAND, status=Status.STOPPED), "it does not run"),
-        (BY_HAND, "it does not say which distribution it is"),
-    ],
-)
-def test_an_image_that_nobody_knows_is_to_be_filled_in(by_hand: World, lab: Path, there: Instance, why: str) -> None:
+@pytest.mark.parametrize("status", [Status.STOPPED, Status.RUNNING])
+def test_an_image_that_nobody_knows_is_to_be_filled_in(by_hand: World, lab: Path, status: Status) -> None:
     by_hand.host.programs["cat"] = runs("ID=nixos\n")
-    put(by_hand, there)
+    put(by_hand, replace(BY_HAND, status=status))
     answer = by_hand.command("import", "box/web")
-    assert f"# Its image is not known ({why}): write image, such as debian/12." in answer.out
+    assert answer.printed == by_hand.snapshot
     assert "image:" not in answer.out.replace("# Its image", "")
     assert ("web", "adopt") in paste(by_hand, lab, INCUS, "box/web")
 
 
 def test_one_in_which_nothing_can_be_run_is_printed_all_the_same(by_hand: World) -> None:
     del by_hand.host.programs["cat"]
-    answer = by_hand.command("import", "box/web")
-    assert answer.code == 0
-    assert "# Its image is not known" in answer.out
+    assert by_hand.command("import", "box/web").ended(0) == by_hand.snapshot
 
 
 def test_as_data(by_hand: World) -> None:
@@ -155,47 +132,33 @@ def test_as_data(by_hand: World) -> None:
 
 def test_one_of_this_lab_needs_no_adoption(by_hand: World, lab: Path) -> None:
     put(by_hand, replace(BY_HAND, lab="homelab", image="debian/12"))
-    answer = by_hand.command("import", "box/web")
-    assert "# It bears this lab's mark already." in answer.out
-    assert "adopt" not in answer.out
+    assert by_hand.command("import", "box/web").printed == by_hand.snapshot
     assert paste(by_hand, lab, INCUS, "box/web") == [("web/base", "configure")], "it was never configured by us"
 
 
 def test_a_name_of_the_file_is_told(by_hand: World, lab: Path) -> None:
     lab.write_text(INCUS + "  web: {}\n")
-    assert "# The file has a container of this name already" in by_hand.command("import", "box/web").out
+    assert by_hand.command("import", "box/web").printed == by_hand.snapshot
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("box/nosuch",), 4, "Containers there: web"),
-        (("pve9/web",), 64, "Hosts of this file: box"),
-        (("web",), 64, "Write HOST/NAME"),
-        ((), 64, "provision import HOST/NAME"),
-        (("box/web", "box/other"), 64, "provision import HOST/NAME"),
-    ],
+    ("code", "line"),
+    [(4, "box/nosuch"), (64, "pve9/web"), (64, "web"), (64, ""), (64, "box/web box/other")],
+    ids=case_name,
 )
-def test_what_is_not_there_is_refused(by_hand: World, arguments: Sequence[str], code: int, words: str) -> None:
-    answer = by_hand.command("import", *arguments)
-    assert answer.code == code
-    assert words in answer.err
+def test_what_is_not_there_is_refused(by_hand: World, code: int, line: str) -> None:
+    assert by_hand.command("import", *line.split()).ended(code) == by_hand.snapshot
 
 
 def test_one_of_another_lab_is_refused(by_hand: World) -> None:
     put(by_hand, replace(BY_HAND, lab="other"))
-    answer = by_hand.command("import", "box/web")
-    assert answer.code == 4
-    assert "it bears the mark of lab other" in answer.err
+    assert by_hand.command("import", "box/web").ended(4) == by_hand.snapshot
 
 
-@pytest.mark.parametrize("name", ["web.lan", "9web", "provision-web", "web\n# x"])
+@pytest.mark.parametrize("name", ["web.lan", "9web", "provision-web", "web\n# x"], ids=["a dot", "9", "ours", "lines"])
 def test_a_name_that_no_file_can_have_is_refused(by_hand: World, name: str) -> None:
     put(by_hand, replace(BY_HAND, name=name))
-    answer = by_hand.command("import", f"box/{name}")
-    assert answer.code == 4
-    assert "Rename it on its host first" in answer.err
-    assert answer.out == ""
+    assert by_hand.command("import", f"box/{name}").ended(4) == by_hand.snapshot
 
 
 def test_hosts_are_completed(lab: Path) -> None:

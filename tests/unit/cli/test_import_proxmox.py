@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
+from syrupy.assertion import SnapshotAssertion
 
-from provisioner.cli.app import run
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
-from tests.unit.cli.conftest import Answer
+from tests.snapshots import case_name
+from tests.unit.cli.conftest import Answer, provision
 
 __all__ = ["pve"]
 
@@ -48,16 +46,12 @@ def command(pve: Double, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PROVISION_SECRET_PVE_TOKEN", secret)
     (tmp_path / "homelab.yml").write_text(head + "  other: {}\n")
 
-    def provision(*arguments: str) -> Answer:
-        out, err = io.StringIO(), io.StringIO()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            code = run(arguments)
-        assert secret not in out.getvalue() + err.getvalue()
-        return Answer(code, out.getvalue(), err.getvalue())
+    def masked(*arguments: str) -> Answer:
+        answer = provision(monkeypatch, *arguments)
+        assert secret not in answer.out + answer.err
+        return answer
 
-    return provision
+    return masked
 
 
 def planned(command: Command) -> list[tuple[str, str]]:
@@ -66,9 +60,9 @@ def planned(command: Command) -> list[tuple[str, str]]:
     return [(one["target"], one["action"]) for one in lines if one["type"] == "planned_change"]
 
 
-@pytest.mark.parametrize("reference", ["pve1/105", "pve1/web"])
-def test_what_is_printed_can_be_pasted_and_only_adopts(
-    pve: Double, command: Command, head: str, tmp_path: Path, reference: str
+@pytest.mark.parametrize("reference", ["pve1/105", "pve1/web"], ids=case_name)
+def test_what_is_printed_can_be_pasted_and_only_adopts(  # noqa: PLR0917
+    pve: Double, command: Command, head: str, tmp_path: Path, reference: str, snapshot: SnapshotAssertion
 ) -> None:
     disk = pve.world.storages["local-lvm"].allocate("pve1", 105, 4 * 2**30)
     guest = pve.world.add_guest(105, "pve1", **FOREIGN, mp0=f"{disk.volid},mp=/srv/data,size=4G,backup=1")
@@ -76,33 +70,28 @@ def test_what_is_printed_can_be_pasted_and_only_adopts(
     before = dict(guest.config)
     printed = command("import", reference)
     assert printed.code == 0, printed.err
-    written = yaml.safe_load(printed.out)["web"]
-    assert (written["cpu"], written["memory"], written["disk"], written["adopt"]) == (2, "1GiB", "8GiB", True)
-    block = written["proxmox"]
-    assert (block["vmid"], block["swap"], block["onboot"], block["tags"]) == (105, "256MiB", False, ["mine"])
-    assert block["network"] == {"ip": "192.168.1.50/24", "gateway": "192.168.1.1", "vlan": 20}
-    assert block["mounts"][0]["path"] == "/srv/data"
-    assert "# Its image is not known" in printed.out
+    assert printed.printed == snapshot
     (tmp_path / "homelab.yml").write_text(head + printed.out)
     assert planned(command) == [("web", "adopt")]
     assert guest.config == before, "nothing is touched"
 
 
-def test_what_no_file_can_say_of_it_is_told(pve: Double, command: Command, head: str, tmp_path: Path) -> None:
+def test_what_no_file_can_say_of_it_is_told(
+    pve: Double, command: Command, head: str, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     pve.world.add_guest(
         105, "pve1", **{**FOREIGN, "swap": "0", "features": "keyctl=1,mount=nfs", "mp0": "/tank,mp=/nas"}
     )
     printed = command("import", "pve1/105")
     assert printed.code == 0, printed.err
-    comments = " ".join(line for line in printed.out.splitlines() if line.startswith("  #"))
-    for words in ("mount=nfs", "No snapshot holds all of it", "/nas"):
-        assert words in comments, printed.out
-    assert "swap: 0" in printed.out
+    assert printed.printed == snapshot
     (tmp_path / "homelab.yml").write_text(head + printed.out)
     assert command("validate").code == 0
 
 
-def test_one_of_another_lab_and_one_that_is_not_there_are_refused(pve: Double, command: Command) -> None:
+def test_one_of_another_lab_and_one_that_is_not_there_are_refused(
+    pve: Double, command: Command, snapshot: SnapshotAssertion
+) -> None:
     block = {"lab": "other", "vmid": 106, "kind": "serving", "image": "debian/12", "nesting": False, "volumes": []}
     pve.world.add_guest(
         106,
@@ -113,7 +102,7 @@ def test_one_of_another_lab_and_one_that_is_not_there_are_refused(pve: Double, c
     )
     refused = command("import", "pve1/106")
     assert refused.code == 4
-    assert "it bears the mark of lab other" in refused.err
+    assert refused.printed == snapshot
     missing = command("import", "pve1/999")
     assert missing.code == 4
-    assert "Containers there: theirs" in missing.err
+    assert missing.printed == snapshot

@@ -47,13 +47,10 @@ def test_a_new_desktop_is_made_of_debian_13(world: World, lab: Path) -> None:
 
 
 def test_one_of_the_version_before_stays_as_it_is_and_is_warned_of(made_before: World) -> None:
-    planned = made_before.command("plan", "--detailed-exitcode")
-    assert (planned.code, "Nothing to do" in planned.out or "No changes" in planned.out) == (0, True), planned.out
-    assert "Container desk stays debian/12, of which it was made; new ones are made of debian/13." in planned.err
-    assert "provision up --replace desk" in planned.err
+    assert made_before.command("plan", "--detailed-exitcode").ended(0) == made_before.snapshot
     assert made_before.command("up", "--yes").code == 0
     assert made_before.host.containers["desk"].instance.image == "debian/12"
-    assert "stays debian/12" in made_before.command("status").err
+    assert made_before.command("status").printed == made_before.snapshot
 
 
 def test_what_its_role_is_told_is_the_image_that_it_has(made_before: World) -> None:
@@ -71,8 +68,7 @@ def test_a_replacement_that_is_asked_for_is_made_of_the_new_one(made_before: Wor
 def test_what_the_image_that_it_keeps_cannot_do_is_refused(made_before: World, lab: Path) -> None:
     write(lab, more=", sound: true")
     assert made_before.command("validate").code == 0
-    refused = made_before.command("plan")
-    assert (refused.code, "debian/12 has no package for it" in refused.err) == (64, True), refused.err
+    assert made_before.command("plan").ended(64) == made_before.snapshot
 
 
 def test_a_mark_without_an_image_is_no_reason_to_keep_any(made_before: World) -> None:

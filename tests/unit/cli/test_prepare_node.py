@@ -5,12 +5,11 @@ The node is the double; its shell is a stand-in that has its ``pvesh``. Over a r
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
 from provisioner.providers.proxmox import shell
@@ -19,7 +18,7 @@ from provisioner.values.state import Execution
 from tests.doubles.proxmox import Double, pvesh
 from tests.doubles.proxmox.fixture import pve
 from tests.doubles.proxmox.programs import Asked
-from tests.unit.cli.conftest import Answer
+from tests.unit.cli.conftest import Answer, provision
 
 __all__ = ["pve"]
 
@@ -62,17 +61,13 @@ def prepare(pve: Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pre
     def prepared(*options: str, user: str = "lab@pve", login: str = TOKEN, secrets: str = "") -> Answer:
         text = FILE.format(secrets=secrets, url=pve.url, user=user, login=login, ca=pve.ca)
         (tmp_path / "homelab.yml").write_text(text, encoding="utf-8")
-        out, err = io.StringIO(), io.StringIO()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            code = run(["host", "prepare", "homelab.yml", "pve1", *options])
-        said = out.getvalue() + err.getvalue()
+        answer = provision(monkeypatch, "host", "prepare", "homelab.yml", "pve1", *options)
+        said = answer.out + answer.err
         assert "foresee" not in said, said
         users = pve.world.access.users.values()
         tokens = [token.secret for one in users for token in one.tokens.values()]
         assert [one for one in (CANARY, PASSWORD, *tokens) if one in said] == []
-        return Answer(code, out.getvalue(), err.getvalue())
+        return answer
 
     return prepared
 
@@ -96,56 +91,59 @@ def has_token(pve: Double) -> bool:
     return user is not None and "homelab" in user.tokens
 
 
-def test_a_token_is_made_and_kept_beside_the_file(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+def test_a_token_is_made_and_kept_beside_the_file(
+    pve: Double, prepare: Prepare, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     answer = prepare()
     assert answer.code == 0, answer.err
     secret = pve.world.access.users["lab@pve"].tokens["homelab"].secret
     assert (tmp_path / "secrets.env").read_text().endswith(f"\nnode_token={secret}\n")
     again = prepare()
-    assert "was ready: nothing was changed" in again.out
+    assert again.out == snapshot
 
 
 @pytest.mark.parametrize("words", [{"value": CANARY}, {"complaint": "locked"}], ids=["that gives one", "that fails"])
 def test_a_token_of_the_command_s_is_not_made_and_nothing_else_is(
-    words: dict[str, str], pve: Double, prepare: Prepare, tmp_path: Path
+    words: dict[str, str], pve: Double, prepare: Prepare, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     answer = prepare(secrets=teller(tmp_path, **words))
     assert answer.code == 4
-    assert "the value of secret node_token comes from the command of secrets:" in answer.err
-    assert "provision host prepare homelab.yml pve1 --print" in answer.err
+    assert answer.err == snapshot
     assert "lab@pve" not in pve.world.access.users
     assert "Provisioner" not in pve.world.access.permissions.roles
     assert not (tmp_path / "secrets.env").exists()
 
 
 def test_a_token_of_the_environment_s_is_not_made_either(
-    pve: Double, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+    pve: Double, prepare: Prepare, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     monkeypatch.setenv("PROVISION_SECRET_NODE_TOKEN", CANARY)
     answer = prepare()
     assert answer.code == 4
-    assert "comes from PROVISION_SECRET_NODE_TOKEN" in answer.err
+    assert answer.err == snapshot
     assert "lab@pve" not in pve.world.access.users
 
 
-def test_a_token_that_is_there_is_used_with_the_command_s_value(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+def test_a_token_that_is_there_is_used_with_the_command_s_value(
+    pve: Double, prepare: Prepare, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     pve.world.access.add_user("lab@pve", "")
     secret = pve.world.access.add_token("lab@pve", "homelab", privsep=False)
     answer = prepare(secrets=teller(tmp_path, value=secret))
     assert answer.code == 0, answer.err
     assert asked(tmp_path) == ["node_token"]
-    assert "made role Provisioner" in answer.err
+    assert answer.err == snapshot
     assert not (tmp_path / "secrets.env").exists()
 
 
-def test_a_token_that_is_there_and_a_command_that_fails(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+def test_a_token_that_is_there_and_a_command_that_fails(
+    pve: Double, prepare: Prepare, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     pve.world.access.add_user("lab@pve", "")
     pve.world.access.add_token("lab@pve", "homelab", privsep=False)
     answer = prepare(secrets=teller(tmp_path, complaint="locked"))
     assert answer.code == 4
-    assert "it is there, and its secret is not known here" in answer.err
-    assert "it said: locked" in answer.err
-    assert "Put it where the command of secrets: finds it" in answer.err
+    assert answer.err == snapshot
     assert "Provisioner" not in pve.world.access.permissions.roles
 
 
@@ -167,26 +165,32 @@ def test_root_logs_in_with_a_password_of_the_command_s(prepare: Prepare, tmp_pat
     assert asked(tmp_path) == ["roots_password"]
 
 
-def test_a_password_that_nobody_has_is_asked_for(prepare: Prepare) -> None:
+def test_a_password_that_nobody_has_is_asked_for(prepare: Prepare, snapshot: SnapshotAssertion) -> None:
     answer = prepare(user="root@pam", login=ROOTS)
     assert answer.code == 64
-    assert 'hosts.pve1.password: secret "roots_password" has no value' in answer.err
+    assert answer.err == snapshot
 
 
 @pytest.mark.parametrize("options", [(), ("--print",)], ids=["made", "printed"])
 def test_a_user_who_could_not_log_in_is_not_made(
-    options: tuple[str, ...], pve: Double, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...],
+    pve: Double,
+    prepare: Prepare,
+    monkeypatch: pytest.MonkeyPatch,
+    snapshot: SnapshotAssertion,
 ) -> None:
     monkeypatch.setenv("PROVISION_SECRET_ROOTS_PASSWORD", CANARY)
     answer = prepare(*options, login=ROOTS)
     assert answer.code == 4
-    assert "its page has no token for lab@pve" in answer.err
+    assert answer.err == snapshot
     assert "lab@pve" not in pve.world.access.users
 
 
-def test_what_is_printed_names_a_token_only_where_the_page_has_one(prepare: Prepare, tmp_path: Path) -> None:
+def test_what_is_printed_names_a_token_only_where_the_page_has_one(
+    prepare: Prepare, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     with_token = prepare("--print", secrets=teller(tmp_path, value=CANARY))
-    assert with_token.out.endswith("pveum user token add lab@pve homelab --privsep 0\n")
+    assert with_token.out == snapshot
     roots = prepare("--print", user="root@pam", login=ROOTS, secrets=teller(tmp_path, value=CANARY))
     assert (roots.code, "pveum" in roots.out, "None" in roots.out) == (0, False, False)
     assert asked(tmp_path) == []

@@ -23,21 +23,13 @@ def up(world: World) -> World:
 @pytest.mark.parametrize("ceiling", [4096, 20_000, 131_072])
 def test_the_longest_context_that_answers_is_found(up: World, ceiling: int) -> None:
     up.ceiling = ceiling
-    answer = up.command("probe", "llama", "--to", "131072", "--yes")
-    assert answer.code == 0, answer.err
-    found = ceiling // 256 * 256
-    last = f"The longest that answers: {found:,}. Write context: {found} for llama/llama_cpp."
-    assert answer.out.splitlines()[-1] == last
+    assert up.command("probe", "llama", "--to", "131072", "--yes").ended(0) == up.snapshot
     assert len(up.questions) <= 10
 
 
 def test_who_drops_a_part_of_its_prompt_answers_nothing(up: World) -> None:
     up.drops = True
-    answer = up.command("probe", "llama", "--to", "8192", "--yes")
-    assert answer.code == 3
-    assert answer.out.splitlines()[-1].startswith("None of them answers: llama/llama_cpp")
-    assert "doubtful" in answer.out
-    assert "another token near the beginning of its prompt changed nothing of the answer" in answer.out
+    assert up.command("probe", "llama", "--to", "8192", "--yes").ended(3) == up.snapshot
 
 
 def test_the_engine_serves_again_afterwards(up: World) -> None:
@@ -49,27 +41,23 @@ def test_the_engine_serves_again_afterwards(up: World) -> None:
 
 @pytest.mark.parametrize("name", ["gateway", "nobody"])
 def test_what_cannot_be_tried_is_refused(up: World, name: str) -> None:
-    answer = up.command("probe", name)
-    assert answer.code == 64
+    assert up.command("probe", name).code == 64
     assert up.questions == []
 
 
 def test_what_ends_by_itself_is_refused(up: World, lab: Path) -> None:
     """Whatever starts it again when somebody asks would end the trial."""
     lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { idle: 10m,"))
-    answer = up.command("probe", "llama", "--to", "8192", "--yes")
-    assert (answer.code, up.questions) == (64, [])
-    assert "as it ends when nobody asks it" in answer.err
-    assert "Leave out idle" in answer.err
+    assert up.command("probe", "llama", "--to", "8192", "--yes").ended(64) == up.snapshot
+    assert up.questions == []
 
 
 def test_what_was_tried_before_is_not_tried_again(up: World) -> None:
     up.ceiling = 20_000
     up.command("probe", "llama", "--to", "131072", "--yes")
     up.questions.clear()
-    again = up.command("probe", "llama", "--to", "131072")
-    assert (again.code, up.questions) == (0, [])
-    assert "The longest that answers: 19,968" in again.out
+    assert up.command("probe", "llama", "--to", "131072").ended(0) == up.snapshot
+    assert up.questions == []
 
 
 def test_a_run_that_was_killed_goes_on(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,13 +83,7 @@ def test_a_run_that_was_killed_goes_on(up: World, monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_is_asked_first_and_told_how_long_it_may_take(up: World) -> None:
-    unasked = up.command("probe", "llama", "--to", "131072")
-    assert unasked.code == 4
-    assert "llama/llama_cpp is started 10 times at most, with 4,096 to 130,816 tokens" in unasked.out.replace(
-        "131,072", "130,816"
-    )
-    assert "requests wait for up to 2m 00s" in unasked.out
-    assert "--yes" in unasked.err
+    assert up.command("probe", "llama", "--to", "131072").ended(4) == up.snapshot
     assert up.command("probe", "llama", "--to", "131072", typed="n\n").code == 4
     assert up.questions == []
     assert up.command("probe", "llama", "--to", "8192", typed="y\n").code == 0
@@ -116,9 +98,7 @@ def test_another_option_makes_another_engine_of_it(up: World, lab: Path) -> None
 
 
 def test_a_range_without_contexts_is_refused(up: World) -> None:
-    answer = up.command("probe", "llama", "--from", "9000", "--to", "8000", "--yes")
-    assert answer.code == 64
-    assert "there is no context from 9000 to 8000 tokens" in answer.err
+    assert up.command("probe", "llama", "--from", "9000", "--to", "8000", "--yes").ended(64) == up.snapshot
 
 
 def test_who_waits_is_answered_between_two_tries(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +120,9 @@ def test_what_was_found_is_written_into_the_file_and_drawn(up: World, lab: Path,
     wrote = up.command("probe", "llama", "--to", "65536", "--yes", "--write", "--plot", str(picture))
     assert wrote.code == 0, wrote.err
     assert lab.read_text() == FILE.replace("llama_cpp: {", "llama_cpp: { context: 19968,")
-    assert "Wrote context: 19968 for llama/llama_cpp. Run: provision up" in wrote.out
+    assert wrote.printed == up.snapshot
     assert "llama/llama_cpp answered 19,968 tokens at most" in picture.read_text()
-    again = up.command("probe", "llama", "--to", "65536", "--write")
-    assert "llama/llama_cpp has context: 19968 already." in again.out
+    assert up.command("probe", "llama", "--to", "65536", "--write").printed == up.snapshot
 
 
 def test_where_none_answers_nothing_is_written(up: World, lab: Path) -> None:
@@ -161,9 +140,7 @@ def test_a_picture_without_a_place_is_refused_before_anything_is_tried(up: World
 def test_a_try_that_takes_longer_than_requests_wait_is_refused(up: World, lab: Path) -> None:
     lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { queue: 0s,"))
     up.active.add("llama-server.service")
-    refused = up.command("probe", "llama", "--to", "8192", "--yes")
-    assert (refused.code, up.questions) == (4, [])
-    assert "they wait for 0 s" in refused.err
-    assert "provision probe --refuse" in refused.err
+    assert "they wait for 0 s" in up.command("probe", "llama", "--to", "8192", "--yes").ended(4)
+    assert up.questions == []
     assert "llama-server.service" in up.active
     assert up.command("probe", "llama", "--to", "8192", "--yes", "--refuse").code == 0

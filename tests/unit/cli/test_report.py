@@ -18,6 +18,7 @@ from provisioner.report.style import markup_text
 from provisioner.runner import TaskEvent
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError, UnavailableError
+from tests.snapshots import case_name
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
 
 ENGINE = Address("llama/llama_cpp")
@@ -56,21 +57,13 @@ def test_it_changes_nothing_and_runs_nothing(up: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "Name one page: provision report PAGE.html."),
-        (("a.html", "b.html"), "Name one page"),
-        (("lab.htm",), "Unable to write lab.htm: a page ends in .html"),
-        (("no/lab.html",), "Unable to write no/lab.html: there is no such folder"),
-    ],
+    "line",
+    ["report", "report a.html b.html", "report lab.htm", "report no/lab.html", "status --html no/lab.html"],
+    ids=case_name,
 )
-def test_what_is_no_page_is_refused_before_a_host_is_asked(
-    world: World, lab: Path, words: tuple[str, ...], said: str
-) -> None:
-    assert lab.is_file()
+def test_what_is_no_page_is_refused_before_a_host_is_asked(world: World, line: str) -> None:
     world.host.observe = lambda *_, **__: pytest.fail("it was asked")  # type: ignore[method-assign]
-    answer = world.command("report", *words)
-    assert (answer.code, said in answer.err) == (64, True), answer.err
+    assert world.command(*line.split()).ended(64) == world.snapshot
 
 
 def test_a_page_that_cannot_be_written_leaves_the_older_one(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +78,8 @@ def test_a_page_that_cannot_be_written_leaves_the_older_one(up: World, monkeypat
     assert Path("lab.html").read_text() == "older"
 
 
-def test_a_lab_of_which_nothing_was_made_has_a_page(world: World, lab: Path) -> None:
-    assert lab.is_file()
+@pytest.mark.usefixtures("lab")
+def test_a_lab_of_which_nothing_was_made_has_a_page(world: World) -> None:
     page = page_of(world)
     assert "llama is missing on host box" in page
     assert "never proved from this machine" in page
@@ -200,8 +193,5 @@ def test_the_stream_says_where_it_is(up: World) -> None:
 
 
 def test_status_html_is_the_same_page_and_says_so(up: World) -> None:
-    answer = up.command("status", "--html", "lab.html")
-    assert answer.code == 0, answer.err
-    assert "status --html is the verb report from now on" in answer.err
-    assert "provision report lab.html" in answer.err
+    assert up.command("status", "--html", "lab.html").ended(0) == up.snapshot
     assert markup_text("Services and their proofs") in Path("lab.html").read_text(encoding="utf-8")

@@ -36,9 +36,7 @@ def test_answers_have_the_time_of_the_file(answering: World, words: tuple[str, .
 def test_a_change_that_needs_a_restart_waits_as_long(answering: World) -> None:
     container = answering.host.containers["llama"]
     container.instance = replace(container.instance, nesting=True)
-    changed = answering.command("up", "--yes")
-    assert changed.code == 0
-    assert "it is restarted" in changed.out
+    assert answering.command("up", "--yes").ended(0) == answering.snapshot
     assert answering.host.killed == set()
 
 
@@ -53,16 +51,7 @@ def test_what_is_destroyed_is_not_waited_for(answering: World) -> None:
     assert answering.host.killed == {"llama"}
 
 
-@pytest.mark.parametrize(("given", "hint"), [("15", 'write "15s" or "15m"'), ("0", 'write "0s"')])
-def test_a_number_is_told_that_it_lacks_a_unit(world: World, lab: Path, given: str, hint: str) -> None:
-    lab.write_text(FILE.replace("model: tiny,", f"model: tiny, drain: {given},"))
-    refused = world.command("validate")
-    assert f"llama_cpp.drain: a duration without a unit; {hint}" in refused.err
-
-
-@pytest.mark.parametrize("given", ["15", "8GiB", "2h", "-1m", "soon", "''", "[2m]"])
+@pytest.mark.parametrize("given", ["0", "15", "8GiB", "2h", "-1m", "soon", "''", "[2m]"])
 def test_what_is_no_duration_is_refused_with_its_line(world: World, lab: Path, given: str) -> None:
     lab.write_text(FILE.replace("model: tiny,", f"model: tiny, drain: {given},"))
-    refused = world.command("validate")
-    assert refused.code == 64
-    assert "containers.llama.services.llama_cpp.drain" in refused.err
+    assert world.command("validate").ended(64) == world.snapshot

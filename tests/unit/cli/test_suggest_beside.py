@@ -70,17 +70,14 @@ def test_what_others_take_of_the_card_is_taken_off_and_said(box: World) -> None:
     (way,) = result["ways"]
     assert way["usable"] == USABLE - VOICE
     assert way["total"] + way["free"] == USABLE - VOICE
-    text = box.command("suggest", "one.gguf").out
-    assert f"What services of the file take of {CARD.title} by the sums of fit is taken off" in text
-    assert "  voice/kokoro: 1,738 MiB\n" in text
+    assert box.command("suggest", "one.gguf").printed == box.snapshot
 
 
 def test_exclusive_takes_nothing_off_and_says_so(box: World) -> None:
     result = said(box, "one.gguf", "--exclusive")
     assert [way["usable"] for way in result["ways"]] == [USABLE]
     assert result["taken"] == []
-    text = box.command("suggest", "one.gguf", "--exclusive").out
-    assert f"As if nothing of the file lay on {CARD.title}, where 1,738 MiB are taken" in text
+    assert box.command("suggest", "one.gguf", "--exclusive").printed == box.snapshot
 
 
 def test_of_a_card_that_is_named_nothing_is_taken_off(box: World) -> None:
@@ -100,9 +97,7 @@ def test_who_serves_the_very_model_does_not_count_against_it(box: World) -> None
     assert rooms == {"one": USABLE - VOICE, "two": USABLE - VOICE - engine}
     taken = {one["service"]: one["not_beside"] for one in result["taken"]}
     assert taken == {"voice/kokoro": [], "llama/llama_cpp": ["one"]}
-    assert re.search(
-        r"llama/llama_cpp: [\d,]+ MiB; not beside one\n", box.command("suggest", "one.gguf", "two.gguf").out
-    )
+    assert box.command("suggest", "one.gguf", "two.gguf").printed == box.snapshot
     (by_name,) = said(box, "one")["ways"]
     assert by_name["usable"] == USABLE - VOICE, "the same model, as the file calls it"
 
@@ -134,8 +129,7 @@ def test_what_nobody_knows_is_said(box: World) -> None:
 
 def test_where_too_little_is_left_nothing_fits(box: World) -> None:
     box.host.graphics = (replace(CARD, memory=2700 * MIB),)
-    answer = box.command("suggest", "one.gguf")
-    assert (answer.code, "Nothing of it fits." in answer.out) == (4, True), answer.out
+    assert box.command("suggest", "one.gguf").ended(4) == box.snapshot
     assert len(ways(box, "one.gguf", "--exclusive")) == 1
 
 

@@ -15,6 +15,7 @@ from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Status
 from provisioner.workflow import addressing
+from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 
 FILE = """\
@@ -67,9 +68,7 @@ def up(world: World, *arguments: str) -> None:
 
 
 def test_an_engine_on_proxmox_is_reached_at_its_own_address(world: World, pve1: FakeProvider) -> None:
-    ran = world.command("plan")
-    assert "llama/llama_cpp is planned with expose: lan, because gateway/litellm on another host needs it" in ran.err
-    assert "the container's own, port 8080" in ran.err
+    assert world.command("plan").after_plan == world.snapshot
     up(world)
     address = pve1.containers["llama"].instance.address
     assert bases(world) == {"far": f"http://{address}:8080/v1", "near": "http://spare.incus:8080/v1"}
@@ -81,7 +80,7 @@ def test_an_engine_on_proxmox_is_reached_at_its_own_address(world: World, pve1: 
 
 def test_an_engine_on_incus_is_shown_at_the_address_of_its_host(world: World, pve1: FakeProvider) -> None:
     Path("homelab.yml").write_text(BACK.replace("{ incus: local }", "{ incus: local, address: 192.168.1.5 }"))
-    assert "at 192.168.1.5, that of host box, port 8080" in world.command("plan").err
+    assert world.command("plan").after_plan == world.snapshot
     up(world)
     assert bases(world)["near"] == "http://192.168.1.5:8080/v1"
     assert bases(world)["far"] == f"http://{pve1.containers['llama'].instance.address}:8080/v1", "names need a DNS"
@@ -98,31 +97,22 @@ def elsewhere(url: str, more: str = "") -> str:
     return BACK.replace("{ incus: local }", f'{{ incus: "{url}", fingerprint: "{"ab" * 32}"{more} }}')
 
 
-def test_an_engine_on_an_incus_elsewhere_is_shown_where_its_api_is(world: World, pve1: FakeProvider) -> None:
-    assert pve1
+@pytest.mark.usefixtures("pve1")
+def test_an_engine_on_an_incus_elsewhere_is_shown_where_its_api_is(world: World) -> None:
     Path("homelab.yml").write_text(elsewhere(FAR), encoding="utf-8")
     up(world)
     assert bases(world)["near"] == "http://box.lan:8080/v1"
 
 
+@pytest.mark.usefixtures("pve1")
 @pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("https://127.0.0.1:8443", "no container elsewhere gets there"),
-        ("https://localhost:8443", "no container elsewhere gets there"),
-        ("https://[::1]:8443", "is one of IPv6"),
-        ("https://[fd00::1]:8443", "is one of IPv6"),
-    ],
+    "url",
+    ["https://127.0.0.1:8443", "https://localhost:8443", "https://[::1]:8443", "https://[fd00::1]:8443"],
+    ids=case_name,
 )
-def test_an_api_s_address_that_others_cannot_use_is_refused(
-    world: World, pve1: FakeProvider, url: str, words: str
-) -> None:
-    assert pve1
+def test_an_api_s_address_that_others_cannot_use_is_refused(world: World, url: str) -> None:
     Path("homelab.yml").write_text(elsewhere(url), encoding="utf-8")
-    ran = world.command("plan")
-    assert ran.code == 4
-    assert words in ran.err
-    assert "Write `address:` on the host's page" in ran.err
+    assert world.command("plan").ended(4) == world.snapshot
     Path("homelab.yml").write_text(elsewhere(url, ", address: box.lan"), encoding="utf-8")
     up(world)
     assert bases(world)["near"] == "http://box.lan:8080/v1"
@@ -182,10 +172,7 @@ def test_an_engine_made_anew_has_its_gateway_configured_in_the_same_run(world: W
 def test_an_address_that_nobody_will_know_is_refused_before_anything_is_touched(
     world: World, pve1: FakeProvider
 ) -> None:
-    ran = world.command("up", "--yes", "gateway")
-    assert ran.code == 4
-    assert "nobody knows the address of llama" in ran.err
-    assert "provision up llama gateway" in ran.err
+    assert world.command("up", "--yes", "gateway").ended(4) == world.snapshot
     assert not world.host.containers
     assert not pve1.containers
 
@@ -201,19 +188,14 @@ def test_what_was_changed_together_goes_back_together_on_both_hosts(world: World
     world.failures["site.yml"] = (
         TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Ask", "it is silent"),
     )
-    ran = world.command("up", "--yes")
-    assert ran.code == 3, ran.out + ran.err
+    assert world.command("up", "--yes").ended(3) == world.snapshot
     for name, host in (("llama", pve1), ("gateway", world.host)):
-        assert f"{name}: rolled back to its last verified state" in ran.err
         assert any(one.endswith("-failed") for one in host.containers[name].states)
-    assert "spare: rolled back" not in ran.err
 
 
 def test_the_file_alone_tells_what_is_exposed_and_for_whom(world: World, pve1: FakeProvider) -> None:
     pve1.available = world.host.available = False
-    drawn = world.command("graph").out
-    assert "llama_cpp :8080 open to the LAN, because gateway/litellm on another host needs it" in drawn
-    assert drawn.count("open to the LAN") == 1
+    assert world.command("graph").printed == world.snapshot
     nodes = {one["name"]: one for one in world.command("graph", "--json").of("result")[0]["nodes"]}
     assert [one["needed_by"] for one in nodes["llama"]["services"]] == [["gateway/litellm"]]
     shown = yaml.safe_load(world.command("show").out)["containers"]
@@ -233,12 +215,10 @@ def test_the_example_is_valid(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert world.command("validate", "two-homes.yml").code == 0
 
 
-def test_what_the_lan_sees_needs_a_key(world: World, pve1: FakeProvider) -> None:
-    assert pve1
+@pytest.mark.usefixtures("pve1")
+def test_what_the_lan_sees_needs_a_key(world: World) -> None:
     Path("homelab.yml").write_text(FILE.replace("model: far, api_key: !secret engine_key", "model: far"))
-    ran = world.command("validate")
-    assert ran.code == 64
-    assert "gateway/litellm is on another host and reaches it over the LAN: it needs a key" in ran.err
+    assert world.command("validate").ended(64) == world.snapshot
 
 
 def test_this_machines_address_is_that_on_the_way_to_the_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
