@@ -32,8 +32,10 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
     (folder / "test_texts.py").write_text(TESTS.format(texts=list(texts)))
     command = [sys.executable, "-m", "pytest", "-p", "tests.snapshots", "-p", "no:cacheprovider"]
     command += ["--snapshot-default-extension=tests.snapshots.TextFile", *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "CI"} | variables
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    kept = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
+    return subprocess.run(
+        command, cwd=folder, env=kept | variables, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.mark.parametrize(
