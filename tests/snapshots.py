@@ -24,7 +24,7 @@ NORMALISED: tuple[tuple[str, str], ...] = (
     (r"\bafter \d+(?:\.\d+)? ?s\b", "after <duration>"),
     (r"\b(?:\d+m )?\d+\.\d+s\b", "<duration>"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
-    (r"\b(?:[0-9a-f]{40,64}|[0-9a-f]{16})\b", "<digest>"),
+    (r"\b(?:[0-9a-f]{40,64}|[0-9a-f]{16})\b(?!…)", "<digest>"),
     (r"\b127\.0\.0\.1[:.][3-6]\d{4}\b", "127.0.0.1:<port>"),
     (r"\b[\w.-]+@[\w.-]+, pid \d+\b", "<user>@<machine>, pid <pid>"),
     (r"(<time>|<duration>|<tmp>) {2,}", r"\1  "),
