@@ -1,4 +1,4 @@
-"""An answer that was cut is none: the proofs of engines and gateways look at how it ended, by a real run of Ansible."""
+"""An answer that was cut is none: the proofs of engines and gateways look at how it ended, as Ansible judges it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provisioner.values import paths
-from tests.plays import SAID, run_tasks
+from tests.plays import rescued, run_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 ENDINGS = ("stop", "length", "abort", None)
@@ -73,28 +73,20 @@ def task_of(role: str, file: str, name: str) -> dict[str, Any]:
 
 
 def variables(role: str, known: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """All variables of the role, with this answer."""
-    pages = [paths.roles() / role / folder / "main.yml" for folder in ("defaults", "vars")]
-    told: dict[str, Any] = {"role_name": role, "role_path": str(paths.roles() / role)}
-    for page in pages:
-        told |= yaml.safe_load(page.read_text(encoding="utf-8"))
+    """The variables of a case with this answer, beside the role's own."""
     several = {f"__{role}_answers": {"results": [answer]}}
-    return told | dict(known) | {f"__{role}_answer": answer} | several
+    return {"role_name": role, "role_path": str(paths.roles() / role), **known, f"__{role}_answer": answer, **several}
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What is said by each check of each way to end; no entry where it is taken."""
-    tasks: list[dict[str, Any]] = [{"set_fact": {"told": {}}}]
+    answers = {}
     for check, (role, file, name, known) in CHECKS.items():
-        for ended in ENDINGS:
-            said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
-            block = {"block": [task_of(role, file, name)], "vars": variables(role, known, completion(ended))}
-            tasks.append({**block, "rescue": [{"set_fact": said, "vars": {"case": f"{check}: {ended}"}}]})
-    tasks.append({"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}})
-    folder = tmp_path_factory.mktemp("play")
-    run_tasks(ROOT, folder, tasks)
-    answers: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+        cases = {f"{check}: {ended}": variables(role, known, completion(ended)) for ended in ENDINGS}
+        folder = tmp_path_factory.mktemp("play")
+        facts = run_cases(ROOT, folder, role, cases, [rescued(task_of(role, file, name))])
+        answers.update({case: found["said"] for case, found in facts.items() if "said" in found})
     return answers
 
 

@@ -1,4 +1,4 @@
-"""The configuration that role ``litellm`` writes, as data, and what its preflight refuses, by a real run of Ansible."""
+"""The configuration that role ``litellm`` writes, as data, and what its preflight refuses, as Ansible works it out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from provisioner.guard import Limits
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import knowledge_of
 from provisioner.values.state import Secret
-from tests.plays import SAID, run_tasks
+from tests.plays import rendered, rescued, run_cases
 from tests.routed_engines import routed_engine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,33 +26,23 @@ WITHOUT_VENV = "Unable to find litellm's venv"
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a configuration and a file of keys for each case that has one, and what preflight said."""
-    folder = tmp_path_factory.mktemp("play")
-    assert KEY not in run_tasks(ROOT, folder, _tasks())
-    return folder
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """By case what preflight said, and the configuration and files of keys of each case that has one."""
+    files: list[dict[str, Any]] = []
+    for template, end in TEMPLATES.items():
+        text = rendered(ROOT / f"roles/litellm/templates/{template}.j2")
+        files.append({"set_fact": {end: text}, "when": f"'{end}' in ends", "no_log": True})
+    preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}}
+    cases = {name: _variables(_case(name)) for name in CASES}
+    return run_cases(ROOT, tmp_path_factory.mktemp("play"), "litellm", cases, [rescued(preflight), *files])
 
 
-def _tasks() -> Any:
-    role = ROOT / "roles" / "litellm"
-    inner = yaml.safe_load((role / "vars" / "main.yml").read_text(encoding="utf-8"))
-    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text(encoding="utf-8"))
-    for name in CASES:
-        # As in a lab, where nothing is built in the machine itself.
-        own = {"litellm_master_key": f"sk-{KEY}", "litellm_artifact_path": "/opt/litellm/nothing"}
-        given = {**own, **_options(_case(name))}
-        variables = {**inner, **defaults, **given}
-        said = {"content": f"{{{{ {SAID} }}}}", "dest": f"{{{{ folder }}}}/{name}.said", "mode": "0600"}
-        preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}, "vars": variables}
-        yield {"block": [preflight], "rescue": [{"copy": said}]}
-        for template, end in TEMPLATES.items():
-            source = {
-                "src": f"{role}/templates/{template}.j2",
-                "dest": f"{{{{ folder }}}}/{name}.{end}",
-                "mode": "0600",
-            }
-            if end in _case(name) or (end == "env" and "config" in _case(name)):
-                yield {"template": source, "vars": variables, "no_log": True}
+def _variables(case: Any) -> dict[str, Any]:
+    """The case's own variables, and the ``ends`` of the files that are looked at."""
+    ends = [end for end in TEMPLATES.values() if end in case or (end == "env" and "config" in case)]
+    # As in a lab, where nothing is built in the machine itself.
+    own = {"litellm_master_key": f"sk-{KEY}", "litellm_artifact_path": "/opt/litellm/nothing"}
+    return {**own, **_options(case), "ends": ends}
 
 
 def _options(case: Any) -> dict[str, Any]:
@@ -78,21 +68,22 @@ def _case(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_case(written: Path, name: str) -> None:
+def test_case(written: dict[str, dict[str, str]], name: str) -> None:
     case = _case(name)
-    said = " ".join((written / f"{name}.said").read_text(encoding="utf-8").split())
+    said = " ".join(written[name]["said"].split())
     assert case.get("refused", WITHOUT_VENV) in said
+    assert KEY not in said
     if "config" in case:
-        config = yaml.safe_load((written / f"{name}.config").read_text(encoding="utf-8"))
+        config = yaml.safe_load(written[name]["config"])
         for part, expected in case["config"].items():
             assert config[part] == expected, json.dumps(config[part], indent=1)
 
 
-def test_the_guard_passes_on_what_is_listed_within_the_limits(written: Path) -> None:
+def test_the_guard_passes_on_what_is_listed_within_the_limits(written: dict[str, dict[str, str]]) -> None:
     for name in CASES:
         wanted = _case(name).get("guard")
         if wanted:
-            page = json.loads((written / f"{name}.guard").read_text(encoding="utf-8"))
+            page = json.loads(written[name]["guard"])
             assert {part: page[part] for part in wanted} == wanted
             limits = Limits(**wanted["limits"])
             assert limits.body == _case(name)["options"]["max_body"]
@@ -100,18 +91,18 @@ def test_the_guard_passes_on_what_is_listed_within_the_limits(written: Path) -> 
 
 
 @pytest.mark.parametrize("page", ["roles/litellm/README.md", "docs/litellm.md"])
-def test_the_pages_list_what_answers_without_a_key(written: Path, page: str) -> None:
-    listed = json.loads((written / "limits-and-paths.guard").read_text(encoding="utf-8"))["open"]
+def test_the_pages_list_what_answers_without_a_key(written: dict[str, dict[str, str]], page: str) -> None:
+    listed = json.loads(written["limits-and-paths"]["guard"])["open"]
     line = next(line for line in (ROOT / page).read_text(encoding="utf-8").split("\n\n") if "without a key:" in line)
     assert re.findall(r"`(/[a-z/]+)`", line.partition("without a key:")[2].partition(".")[0]) == listed
 
 
-def test_keys_are_in_the_file_of_keys_alone(written: Path) -> None:
+def test_keys_are_in_the_file_of_keys_alone(written: dict[str, dict[str, str]]) -> None:
     with_key = [name for name in CASES if KEY in CASES[name].read_text(encoding="utf-8")]
     assert with_key
     for name in with_key:
-        assert KEY not in (written / f"{name}.config").read_text(encoding="utf-8")
-        lines = (written / f"{name}.env").read_text(encoding="utf-8").splitlines()
+        assert KEY not in written[name]["config"]
+        lines = written[name]["env"].splitlines()
         keys = [line for line in lines if line.startswith(("ENGINE_", "SPEECH_"))]
         options = _case(name)["options"]
         told = [*options.get("engines", ()), *options.get("speech", ())]

@@ -44,11 +44,10 @@ def read_commit(work: str) -> dict[str, Any]:
 
 
 def tell(name: str, source: str) -> dict[str, Any]:
-    """Write down what cmake is told."""
-    content = "{{ __llama_cpp_identity | join(' ') }}"
-    copy = {"content": content, "dest": f"{{{{ folder }}}}/{name}.told", "mode": "0600"}
+    """Keep what cmake is told."""
     inner = yaml.safe_load((ROLE / "vars/build.yml").read_text(encoding="utf-8"))
-    return {"copy": copy, "vars": {**inner, "llama_cpp_source": source}}
+    told = {name: "{{ __llama_cpp_identity | join(' ') }}"}
+    return {"set_fact": told, "vars": {**inner, "llama_cpp_source": source}}
 
 
 def steps() -> Iterator[dict[str, Any]]:
@@ -66,8 +65,8 @@ def test_it_tells_the_commit_where_the_source_says_one_and_the_number_that_is_kn
 ) -> None:
     distribution(tmp_path / "silent", {"llama_cpp_python-0.3.37/README.md": "nothing"})
     distribution(tmp_path / "pinned", {HEAD: f"{COMMIT}\n"})
-    run_tasks(ROOT, tmp_path, steps())
-    assert {name: (tmp_path / f"{name}.told").read_text(encoding="utf-8") for name in TOLD} == TOLD
+    facts = run_tasks(ROOT, tmp_path, steps())
+    assert {name: facts[name] for name in TOLD} == TOLD
 
 
 def test_the_known_number_is_that_of_the_default() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.plays import refusals, run_tasks
+from tests.plays import refusals, rendered, run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"alias": "small", "path": "/srv/models/small/small.gguf", "context": 512}
@@ -49,10 +49,8 @@ def test_each_model_gets_a_section_with_its_own_context(tmp_path: Path) -> None:
         "/srv/models/large/MANIFEST.sha256": {"sha256": ""},
     }
     variables = {f"llama_cpp_{key}": value for key, value in options.items()} | {"__llama_cpp_seen": {"paths": mounted}}
-    source = f"{ROOT}/roles/llama_cpp/templates/models.ini.j2"
-    template = {"src": source, "dest": "{{ folder }}/models.ini", "mode": "0600"}
-    run_tasks(ROOT, tmp_path, [{"template": template, "vars": variables}])
-    text = (tmp_path / "models.ini").read_text(encoding="utf-8")
+    written = {"text": rendered(ROOT / "roles/llama_cpp/templates/models.ini.j2")}
+    text = run_tasks(ROOT, tmp_path, [{"set_fact": written, "vars": variables}])["text"]
     lines = [line for line in text.splitlines() if line and not line.startswith(";")]
     assert lines == [
         "version = 1",

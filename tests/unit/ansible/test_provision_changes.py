@@ -1,4 +1,4 @@
-"""What callback `provision_changes` writes down of a real run of Ansible: names of what was changed, nothing else."""
+"""What callback `provision_changes` writes down of a run of Ansible: names of what was changed, nothing else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ TASKS: list[dict[str, Any]] = [
     {"name": "hidden at the end", "copy": {"content": CANARY, "dest": f"{WORK}/us4"}, "no_log": True},
 ]
 HANDLERS = [{"name": "Restart it", "systemd_service": {"name": "engine@1", "state": "restarted"}}]
-AFTER_ROLES = [
+AFTER_ROLES: list[dict[str, Any]] = [
     {"name": "of no role", "copy": {"content": "x", "dest": f"{WORK}/post"}},
     {"name": "hidden of no role", "copy": {"content": CANARY, "dest": f"{WORK}/us5"}, "no_log": True},
 ]
-PLAY = {"hosts": "all", "gather_facts": False, "roles": ["gateway"], "post_tasks": AFTER_ROLES}
+PLAY = {"hosts": "all", "gather_facts": False, "roles": ["gateway"]}
 EXPECTED: list[tuple[str, dict[str, Any]]] = [
     ("folder", {"paths": ["work"]}),
     ("copy", {"paths": ["work/copied"]}),
@@ -107,11 +108,20 @@ EXPECTED: list[tuple[str, dict[str, Any]]] = [
     ("of no role", {"paths": ["work/post"]}),
     ("hidden of no role", {"unknown": True}),
 ]
+PROGRAM = (sys.executable, "-m", "tests.ansible_here")
+"""Ansible with its own action plugins, modules and callbacks, without a Python for each of sixty modules."""
 KEYS = {"playbook", "host", "role", "task", "module", *things()}
 
 
-def play(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **environment: str) -> str:
-    """Run the role with ``tasks`` on this machine, in the test's own folder; what Ansible printed."""
+def play(
+    program: Sequence[str],
+    folder: Path,
+    tasks: list[dict[str, Any]],
+    after: list[dict[str, Any]],
+    *arguments: str,
+    file: str,
+) -> str:
+    """Run the role with ``tasks``, and others ``after`` it, on this machine; what Ansible printed."""
     role = folder / "roles/gateway"
     pages = {"tasks/main.yml": tasks, "handlers/main.yml": HANDLERS}
     for page, content in pages.items():
@@ -123,11 +133,12 @@ def play(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **environme
     for name, spec in STANDS_IN_FOR.items():
         (folder / f"library/{name}.py").write_text(SAYS_CHANGED.replace("{SPEC}", repr(spec)))
     (folder / "library/provision_unit.py").write_text(SAYS_CHANGED.replace("{SPEC}", "{'name': {}}"))
-    (folder / "converge.yml").write_text(yaml.safe_dump([PLAY]))
+    (folder / "converge.yml").write_text(yaml.safe_dump([PLAY | {"post_tasks": after}]))
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"box": None}, "vars": host}}))
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", str(folder / "hosts.yml"), str(folder / "converge.yml"), *arguments],
+        [*program, "--inventory", str(folder / "hosts.yml"), str(folder / "converge.yml"), *arguments],
+        cwd=ROOT,
         env=os.environ
         | ansible_environment(ROOT)
         | {
@@ -135,8 +146,8 @@ def play(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **environme
             "ANSIBLE_LIBRARY": str(folder / "library"),
             "ANSIBLE_LOCAL_TEMP": str(folder / "temporary"),
             "ANSIBLE_CALLBACKS_ENABLED": "provision_changes",
-        }
-        | environment,
+            "PROVISION_CHANGES_FILE": file,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -150,7 +161,7 @@ def play(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **environme
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the role was run once, with the callback."""
     folder = tmp_path_factory.mktemp("changes").resolve()
-    printed = play(folder, TASKS, PROVISION_CHANGES_FILE=str(folder / "changes.jsonl"))
+    printed = play(PROGRAM, folder, TASKS, AFTER_ROLES, file=str(folder / "changes.jsonl"))
     assert "WARNING" not in printed
     assert "DEPRECATION" not in printed
     return folder
@@ -187,15 +198,22 @@ def test_no_value_is_written(ran: Path) -> None:
     assert (ran / "changes.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+def test_ansible_playbook_itself_has_the_same_written(ran: Path, tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    play(["ansible-playbook"], folder, TASKS[:1], [], file=str(folder / "changes.jsonl"))
+    (line,) = lines_of(folder)
+    assert line == {**lines_of(ran)[0], "paths": [str(folder / "work")]}
+
+
 def test_nothing_is_written_where_nothing_can_change(tmp_path: Path) -> None:
     file = tmp_path / "changes.jsonl"
-    printed = play(tmp_path, TASKS[:1], "--check", PROVISION_CHANGES_FILE=str(file))
-    assert "changed=3 " in printed
+    printed = play(PROGRAM, tmp_path, TASKS[:1], [], "--check", file=str(file))
+    assert "changed=1 " in printed
     assert file.read_text() == ""
 
 
 def test_without_a_file_it_does_nothing(tmp_path: Path) -> None:
-    assert "changed=3 " in play(tmp_path, TASKS[:1], PROVISION_CHANGES_FILE="")
+    assert "changed=1 " in play(PROGRAM, tmp_path, TASKS[:1], [], file="")
     assert not (tmp_path / "changes.jsonl").exists()
 
 

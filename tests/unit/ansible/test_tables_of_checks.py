@@ -336,9 +336,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         tasks.append(noted(f"{role} {file}", role, file, {}))
     for name, (role, file, differs, _) in REFUSED.items():
         tasks.append(noted(name, role, file, differs))
-    tasks.append({"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}})
-    run_tasks(ROOT, folder, tasks)
-    answers: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    answers: dict[str, str] = run_tasks(ROOT, folder, tasks)["told"]
     return answers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -532,9 +531,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             note = {"told": f"{{{{ told | combine({{'{case}': told['{case}'] | default([]) + [{said}]}}) }}}}"}
             run = [{**kept, "register": "came"}, {"set_fact": note}]
             tasks.append({"block": run, "vars": variables(role, file)})
-    tasks.append({"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}})
-    run_tasks(ROOT, folder, tasks)
-    answers: dict[str, list[str]] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    answers: dict[str, list[str]] = run_tasks(ROOT, folder, tasks)["told"]
     return answers
 
 
@@ -556,9 +553,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         judges = [{key: value for key, value in task.items() if key != "when"} for task in read(role, file)]
         note = {"set_fact": {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}, "vars": {"case": case}}
         tasks.append({"block": judges, "rescue": [note], "vars": variables(role, file, differs)})
-    tasks.append({"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}})
-    run_tasks(ROOT, folder, tasks)
-    answers: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    answers: dict[str, str] = run_tasks(ROOT, folder, tasks)["told"]
     return answers
 
 
@@ -574,7 +569,5 @@ def test_where_nothing_came_it_holds_all_the_same(tmp_path: Path, role: str, fil
         kept = {key: value for key, value in task.items() if key != "when"}
         rescued = {"set_fact": {"ended": "{{ ended + [ansible_failed_result.msg | string] }}"}}
         tasks.append({"block": [kept], "rescue": [rescued], "vars": variables(role, file, bare)})
-    tasks.append({"copy": {"content": "{{ ended | to_json }}", "dest": "{{ folder }}/ended.json", "mode": "0600"}})
-    run_tasks(ROOT, tmp_path, tasks)
-    ended = json.loads((tmp_path / "ended.json").read_text(encoding="utf-8"))
+    ended = run_tasks(ROOT, tmp_path, tasks)["ended"]
     assert [words for words in ended if "success_msg" in words] == []
