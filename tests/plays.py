@@ -183,13 +183,14 @@ def run_cases(
     tasks: Iterable[Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     """Run tasks for each case, a host with these variables beside the role's; return by case the facts that are set."""
-    pages = {name: root / "roles" / role / name / "main.yml" for name in ("defaults", "vars")}
-    defaults = yaml.safe_load(pages["defaults"].read_text(encoding="utf-8"))
+    known: dict[str, Any] = {}
+    for folder_of_role in ("defaults", "vars"):
+        page = root / "roles" / role / folder_of_role / "main.yml"
+        if page.is_file():
+            known |= yaml.safe_load(page.read_text(encoding="utf-8")) or {}
     numbers = {case: f"case{number}" for number, case in enumerate(cases)}
-    # A role's defaults yield to what a host says, its own variables do not.
-    inventory = {"all": {"vars": defaults, "hosts": {numbers[case]: {**HERE, **cases[case]} for case in cases}}}
-    play = {"hosts": "all", "vars_files": [str(pages["vars"])], "tasks": list(tasks)}
-    facts = run_play(root, folder, play, inventory)
+    inventory = {"all": {"vars": known, "hosts": {numbers[case]: {**HERE, **cases[case]} for case in cases}}}
+    facts = run_play(root, folder, {"hosts": "all", "tasks": list(tasks)}, inventory)
     return {case: facts[number] for case, number in numbers.items()}
 
 
@@ -198,9 +199,9 @@ def rendered(template: Path) -> str:
     return f"{{{{ lookup('ansible.builtin.template', '{template}') }}}}"
 
 
-def rescued(task: Mapping[str, Any]) -> dict[str, Any]:
+def rescued(*tasks: Mapping[str, Any]) -> dict[str, Any]:
     """Return a block in which a task may fail; what it says then is the fact ``said``."""
-    return {"block": [task], "rescue": [{"set_fact": {"said": f"{{{{ {SAID} }}}}"}}]}
+    return {"block": list(tasks), "rescue": [{"set_fact": {"said": f"{{{{ {SAID} }}}}"}}]}
 
 
 def refusals(

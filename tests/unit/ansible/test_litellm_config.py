@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +28,28 @@ WITHOUT_VENV = "Unable to find litellm's venv"
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """By case what preflight said, and the configuration and files of keys of each case that has one."""
-    files: list[dict[str, Any]] = []
-    for template, end in TEMPLATES.items():
-        text = rendered(ROOT / f"roles/litellm/templates/{template}.j2")
-        files.append({"set_fact": {end: text}, "when": f"'{end}' in ends", "no_log": True})
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, str]]:
+    """Return what preflight said to a case by its name, and the configuration and file of keys, where it has them."""
     preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}}
-    cases = {name: _variables(_case(name)) for name in CASES}
-    return run_cases(ROOT, tmp_path_factory.mktemp("play"), "litellm", cases, [rescued(preflight), *files])
+
+    @cache
+    def of_case(name: str) -> dict[str, str]:
+        files: list[dict[str, Any]] = []
+        for template, end in TEMPLATES.items():
+            if end in _case(name) or (end == "env" and "config" in _case(name)):
+                text = rendered(ROOT / f"roles/litellm/templates/{template}.j2")
+                files.append({"set_fact": {end: text}, "no_log": True})
+        folder, cases = tmp_path_factory.mktemp("play"), {name: _variables(_case(name))}
+        return run_cases(ROOT, folder, "litellm", cases, [rescued(preflight), *files])[name]
+
+    return of_case
 
 
 def _variables(case: Any) -> dict[str, Any]:
-    """The case's own variables, and the ``ends`` of the files that are looked at."""
-    ends = [end for end in TEMPLATES.values() if end in case or (end == "env" and "config" in case)]
+    """The case's own variables."""
     # As in a lab, where nothing is built in the machine itself.
     own = {"litellm_master_key": f"sk-{KEY}", "litellm_artifact_path": "/opt/litellm/nothing"}
-    return {**own, **_options(case), "ends": ends}
+    return {**own, **_options(case)}
 
 
 def _options(case: Any) -> dict[str, Any]:
@@ -68,22 +75,22 @@ def _case(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_case(written: dict[str, dict[str, str]], name: str) -> None:
+def test_case(written: Callable[[str], dict[str, str]], name: str) -> None:
     case = _case(name)
-    said = " ".join(written[name]["said"].split())
+    said = " ".join(written(name)["said"].split())
     assert case.get("refused", WITHOUT_VENV) in said
     assert KEY not in said
     if "config" in case:
-        config = yaml.safe_load(written[name]["config"])
+        config = yaml.safe_load(written(name)["config"])
         for part, expected in case["config"].items():
             assert config[part] == expected, json.dumps(config[part], indent=1)
 
 
-def test_the_guard_passes_on_what_is_listed_within_the_limits(written: dict[str, dict[str, str]]) -> None:
+def test_the_guard_passes_on_what_is_listed_within_the_limits(written: Callable[[str], dict[str, str]]) -> None:
     for name in CASES:
         wanted = _case(name).get("guard")
         if wanted:
-            page = json.loads(written[name]["guard"])
+            page = json.loads(written(name)["guard"])
             assert {part: page[part] for part in wanted} == wanted
             limits = Limits(**wanted["limits"])
             assert limits.body == _case(name)["options"]["max_body"]
@@ -91,18 +98,18 @@ def test_the_guard_passes_on_what_is_listed_within_the_limits(written: dict[str,
 
 
 @pytest.mark.parametrize("page", ["roles/litellm/README.md", "docs/litellm.md"])
-def test_the_pages_list_what_answers_without_a_key(written: dict[str, dict[str, str]], page: str) -> None:
-    listed = json.loads(written["limits-and-paths"]["guard"])["open"]
+def test_the_pages_list_what_answers_without_a_key(written: Callable[[str], dict[str, str]], page: str) -> None:
+    listed = json.loads(written("limits-and-paths")["guard"])["open"]
     line = next(line for line in (ROOT / page).read_text(encoding="utf-8").split("\n\n") if "without a key:" in line)
     assert re.findall(r"`(/[a-z/]+)`", line.partition("without a key:")[2].partition(".")[0]) == listed
 
 
-def test_keys_are_in_the_file_of_keys_alone(written: dict[str, dict[str, str]]) -> None:
+def test_keys_are_in_the_file_of_keys_alone(written: Callable[[str], dict[str, str]]) -> None:
     with_key = [name for name in CASES if KEY in CASES[name].read_text(encoding="utf-8")]
     assert with_key
     for name in with_key:
-        assert KEY not in written[name]["config"]
-        lines = written[name]["env"].splitlines()
+        assert KEY not in written(name)["config"]
+        lines = written(name)["env"].splitlines()
         keys = [line for line in lines if line.startswith(("ENGINE_", "SPEECH_"))]
         options = _case(name)["options"]
         told = [*options.get("engines", ()), *options.get("speech", ())]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from provisioner.values import paths
-from tests.plays import SAID, run_tasks
+from tests.plays import rescued, run_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 STRANGER = {"strangers": [{"command": "python3", "unit": "squatter.service"}]}
@@ -308,46 +309,38 @@ def tables(role: str, file: str) -> list[dict[str, Any]]:
     return [task for task in tasks if "__checks" in task.get("vars", {})]
 
 
-def variables(role: str, differs: Mapping[str, Any]) -> dict[str, Any]:
-    """All variables of the role, as its tables see them."""
-    pages = [paths.roles() / role / folder / "main.yml" for folder in ("defaults", "vars")]
-    known: dict[str, Any] = {"role_name": role}
-    for page in pages:
-        known |= yaml.safe_load(page.read_text(encoding="utf-8"))
-    return known | USUAL[role] | dict(differs)
-
-
-def noted(name: str, role: str, file: str, differs: Mapping[str, Any]) -> dict[str, Any]:
-    """A block that holds what differs against the file's tables, and notes what they say."""
-    said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
-    return {
-        "block": tables(role, file),
-        "rescue": [{"set_fact": said, "vars": {"case": name}}],
-        "vars": variables(role, differs),
-    }
+FILES = sorted({(role, file) for role, file, _, _ in REFUSED.values()})
+USUALLY = "usual"
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each case, nothing where it is taken; what is usual goes by the names of role and file."""
-    folder = tmp_path_factory.mktemp("play")
-    tasks: list[dict[str, Any]] = [{"set_fact": {"told": {}}}]
-    for role, file in sorted({(role, file) for role, file, _, _ in REFUSED.values()}):
-        tasks.append(noted(f"{role} {file}", role, file, {}))
-    for name, (role, file, differs, _) in REFUSED.items():
-        tasks.append(noted(name, role, file, differs))
-    answers: dict[str, str] = run_tasks(ROOT, folder, tasks)["told"]
-    return answers
+def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[str, str]]:
+    """Return what a role's file says to each of its cases and to what is usual; no entry where it is taken."""
+
+    @cache
+    def of_file(role: str, file: str) -> dict[str, str]:
+        differing = {name: case[2] for name, case in REFUSED.items() if case[:2] == (role, file)}
+        cases = {
+            name: {"role_name": role, **USUAL[role], **differs} for name, differs in {USUALLY: {}, **differing}.items()
+        }
+        facts = run_cases(ROOT, tmp_path_factory.mktemp("play"), role, cases, [rescued(*tables(role, file))])
+        return {name: found["said"] for name, found in facts.items() if "said" in found}
+
+    return of_file
 
 
-def test_nothing_else_is_refused(told: dict[str, str]) -> None:
-    assert {name: said for name, said in told.items() if name not in REFUSED} == {}
+@pytest.mark.parametrize(("role", "file"), FILES)
+def test_nothing_else_is_refused(told: Callable[[str, str], dict[str, str]], role: str, file: str) -> None:
+    assert USUALLY not in told(role, file)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_served_with_is_refused(told: dict[str, str], name: str) -> None:
-    assert REFUSED[name][-1] in told.get(name, "")
+def test_what_cannot_be_served_with_is_refused(told: Callable[[str, str], dict[str, str]], name: str) -> None:
+    role, file, _, words = REFUSED[name]
+    assert words in told(role, file).get(name, "")
 
 
-def test_a_server_that_did_not_answer_is_not_called_another_process(told: dict[str, str]) -> None:
-    assert "Unable to trust port" not in told["no answer"]
+def test_a_server_that_did_not_answer_is_not_called_another_process(
+    told: Callable[[str, str], dict[str, str]],
+) -> None:
+    assert "Unable to trust port" not in told(*REFUSED["no answer"][:2])["no answer"]

@@ -11,7 +11,7 @@ import yaml
 
 from provisioner.configure import PROOF
 from provisioner.values import paths
-from tests.plays import SAID, run_tasks
+from tests.plays import rescued, run_cases
 from tests.unit.ansible.test_tables_of_checks import USUAL, standard_output
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -509,65 +509,49 @@ def test_one_that_says_nothing_of_what_came_is_found(words: dict[str, str]) -> N
 
 
 def variables(role: str, file: str, differs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All variables of the role, with what is registered where all is as it should be, but for what differs."""
-    known: dict[str, Any] = {"role_name": role, "role_path": str(paths.roles() / role)}
-    for folder in ("defaults", "vars"):
-        page = paths.roles() / role / folder / "main.yml"
-        if page.is_file():
-            known |= yaml.safe_load(page.read_text(encoding="utf-8")) or {}
-    return known | KNOWN[role] | (SEVERAL if file == "verify_models" else {}) | dict(differs or {})
+    """What is registered where all is as it should be, but for what differs, beside the role's own variables."""
+    own = {"role_name": role, "role_path": str(paths.roles() / role)}
+    return own | KNOWN[role] | (SEVERAL if file == "verify_models" else {}) | dict(differs or {})
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What the judging tasks of each file said, task by task."""
-    folder = tmp_path_factory.mktemp("play")
-    tasks: list[dict[str, Any]] = [{"set_fact": {"told": {}}}]
-    for role, file in CAME:
-        case = f"{role}/{file}"
-        for task in read(role, file):
-            kept = {key: value for key, value in task.items() if key != "when"}
-            said = "came.results | default([came]) | map(attribute='msg') | join('\\n')"
-            note = {"told": f"{{{{ told | combine({{'{case}': told['{case}'] | default([]) + [{said}]}}) }}}}"}
-            run = [{**kept, "register": "came"}, {"set_fact": note}]
-            tasks.append({"block": run, "vars": variables(role, file)})
-    answers: dict[str, list[str]] = run_tasks(ROOT, folder, tasks)["told"]
+def unconditional(role: str, file: str) -> list[dict[str, Any]]:
+    """The judging tasks of a role's file, which judge whatever else is the case."""
+    return [{key: value for key, value in task.items() if key != "when"} for task in read(role, file)]
+
+
+def told(folder: Path, role: str, file: str) -> list[str]:
+    """What the judging tasks of a file said, task by task."""
+    said = "came.results | default([came]) | map(attribute='msg') | join('\n')"
+    tasks: list[dict[str, Any]] = []
+    for task in unconditional(role, file):
+        note = {"told": f"{{{{ told | default([]) + [{said}] }}}}"}
+        tasks += [{**task, "register": "came"}, {"set_fact": note}]
+    answers: list[str] = run_cases(ROOT, folder, role, {"case": variables(role, file)}, tasks)["case"]["told"]
     return answers
 
 
 @pytest.mark.parametrize(("role", "file"), CAME)
-def test_the_words_of_the_answers_are_told(told: dict[str, list[str]], role: str, file: str) -> None:
-    said = told[f"{role}/{file}"]
+def test_the_words_of_the_answers_are_told(tmp_path: Path, role: str, file: str) -> None:
+    said = told(tmp_path, role, file)
     assert len(said) == len(read(role, file))
     assert all(words.strip() for words in said), said
     together = "\n".join(said)
     assert [words for words in CAME[role, file] if words not in together] == [], together
 
 
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each poor case is told by the first task that refuses it."""
-    folder = tmp_path_factory.mktemp("play")
-    tasks: list[dict[str, Any]] = [{"set_fact": {"told": {}}}]
-    for case, (role, file, differs) in POOR.items():
-        judges = [{key: value for key, value in task.items() if key != "when"} for task in read(role, file)]
-        note = {"set_fact": {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}, "vars": {"case": case}}
-        tasks.append({"block": judges, "rescue": [note], "vars": variables(role, file, differs)})
-    answers: dict[str, str] = run_tasks(ROOT, folder, tasks)["told"]
-    return answers
-
-
 @pytest.mark.parametrize("case", POOR)
-def test_what_is_not_as_it_should_be_is_told_as_before(refused: dict[str, str], case: str) -> None:
-    assert refused.get(case, "").startswith("Unable"), refused.get(case)
+def test_what_is_not_as_it_should_be_is_told_as_before(tmp_path: Path, case: str) -> None:
+    role, file, differs = POOR[case]
+    judges = rescued(*unconditional(role, file))
+    facts = run_cases(ROOT, tmp_path, role, {case: variables(role, file, differs)}, [judges])[case]
+    assert facts.get("said", "").startswith("Unable"), facts.get("said")
 
 
 @pytest.mark.parametrize(("role", "file", "bare"), NO_ROLE_SAYS_NOTHING, ids=lambda one: str(one)[:12])
 def test_where_nothing_came_it_holds_all_the_same(tmp_path: Path, role: str, file: str, bare: dict[str, Any]) -> None:
     tasks: list[dict[str, Any]] = [{"set_fact": {"ended": []}}]
-    for task in read(role, file):
-        kept = {key: value for key, value in task.items() if key != "when"}
-        rescued = {"set_fact": {"ended": "{{ ended + [ansible_failed_result.msg | string] }}"}}
-        tasks.append({"block": [kept], "rescue": [rescued], "vars": variables(role, file, bare)})
-    ended = run_tasks(ROOT, tmp_path, tasks)["ended"]
-    assert [words for words in ended if "success_msg" in words] == []
+    for task in unconditional(role, file):
+        ended = {"set_fact": {"ended": "{{ ended + [ansible_failed_result.msg | string] }}"}}
+        tasks.append({"block": [task], "rescue": [ended]})
+    words = run_cases(ROOT, tmp_path, role, {"case": variables(role, file, bare)}, tasks)["case"]["ended"]
+    assert [said for said in words if "success_msg" in said] == []
