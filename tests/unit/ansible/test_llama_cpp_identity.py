@@ -1,4 +1,4 @@
-"""What role ``llama_cpp`` has llama-server tell of itself, by a real run of Ansible over its tasks and variables."""
+"""What role ``llama_cpp`` has llama-server tell of itself, by its own tasks and variables."""
 
 from __future__ import annotations
 

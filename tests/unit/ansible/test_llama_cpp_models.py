@@ -1,4 +1,4 @@
-"""What role ``llama_cpp`` refuses of several models, and the list that it writes, by a real run of Ansible."""
+"""What role ``llama_cpp`` refuses of several models, and the list that it writes, as Ansible judges it."""
 
 from __future__ import annotations
 

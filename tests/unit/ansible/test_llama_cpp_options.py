@@ -1,4 +1,4 @@
-"""Which options role ``llama_cpp`` refuses, by a real run of Ansible."""
+"""Which options role ``llama_cpp`` refuses, as Ansible judges it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may take turns with an engine, by a real run of Ansible: names and addresses become parts of configurations."""
+"""Who may take turns with an engine, as Ansible judges it: names and addresses become parts of configurations."""
 
 from __future__ import annotations
 

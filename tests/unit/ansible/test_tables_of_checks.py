@@ -1,4 +1,4 @@
-"""What the tables of checks in roles refuse of what a container answered, by a real run of Ansible."""
+"""What the tables of checks in roles refuse of what a container answered, as Ansible judges it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a proof's judging tasks say came, by a real run of Ansible on answers that are as they should be."""
+"""What a proof's judging tasks say came, as Ansible judges answers that are as they should be."""
 
 from __future__ import annotations
 
