@@ -144,10 +144,10 @@ def test_what_failed_is_run_again_and_what_ran_longest_ago_comes_first(checkout:
 
 
 @pytest.mark.parametrize(
-    ("at", "commits", "is_old"),
-    [(RECENT, 100, False), (LONG_AGO, 59, False), (LONG_AGO, 60, True), (LONG_AGO, None, True)],
+    ("days", "commits", "is_old"), [(1, 100, False), (15, 59, False), (15, 60, True), (15, None, True)]
 )
-def test_a_run_is_old_in_days_and_in_commits(at: str, commits: int | None, *, is_old: bool) -> None:
+def test_a_run_is_old_in_days_and_in_commits(days: int, commits: int | None, *, is_old: bool) -> None:
+    at = (datetime.now(UTC) - timedelta(days=days)).isoformat()
     since = {} if commits is None else {"abc": commits}
     assert Run("abc", at, 1).is_old(datetime.now(UTC), since) is is_old
 
@@ -186,6 +186,7 @@ def test_a_part_is_recorded_when_all_of_it_ran(pytestconfig: pytest.Config) -> N
         (Run("abc", RECENT, 1, (), unsteady=True), True),
         (Run("abd", RECENT, 1, ("one",)), False),
     ],
+    ids=["failed before", "passed before", "was unsteady", "another commit"],
 )
 def test_a_part_that_failed_and_passed_at_one_commit_is_unsteady(
     pytestconfig: pytest.Config, before: Run, *, is_unsteady: bool
