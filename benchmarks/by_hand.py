@@ -10,9 +10,10 @@ from benchmarks.labs import BenchLab
 from benchmarks.measuring import BIN, Cost, cost
 from provisioner.inventory import render_inventory
 from provisioner.module_server.handing import SWITCH
+from provisioner.providers.incus.flags import flags_here
 from provisioner.runner import ansible_environment
 from provisioner.values import paths
-from provisioner.values.state import Instance, secrets_of
+from provisioner.values.state import HostState, Instance, secrets_of
 
 UNCHANGED = "changed=0 "
 RECAP = "PLAY RECAP"
@@ -37,8 +38,9 @@ class ByHand:
         (self.lab.folder / "ansible.cfg").touch()
 
     def instances(self) -> tuple[Instance, ...]:
-        """What the file asks for."""
-        return self.lab.opened().fleet(architectures={"local": platform.machine()}).instances
+        """What the file asks for on this machine."""
+        here = HostState("local", platform.machine(), flags_here())
+        return self.lab.opened().fleet(hosts={"local": here}).instances
 
     def play(self, *arguments: str) -> Cost:
         """What a run took; the settings are those of our own runner, with a fork for each container."""

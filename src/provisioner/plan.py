@@ -441,7 +441,8 @@ def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> 
         is_needed = (artifact.host, artifact.volume) in needed
         if is_needed and not _is_built(artifact, actual):
             begun = "; goes on where an earlier run stopped" if _begun(artifact, actual) else ""
-            yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet{begun}")
+            made_for = f"; made {artifact.made_for}" if artifact.made_for else ""
+            yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet{made_for}{begun}")
 
 
 def _instance_changes(after: Instance, before: Instance | None, inside: Inside, wishes: Wishes) -> Iterator[Change]:

@@ -27,6 +27,8 @@ from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
+PROCESSOR = "processor_flags"
+"""An option that nobody writes: what the host says that its processor can do."""
 _NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
@@ -151,9 +153,12 @@ def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) 
     plain = [name.removeprefix(f"{service.role}_") for name in names]
     if CARD.intersection(plain):
         yield "the host's card or its driver changed"
+    if PROCESSOR in plain and f"{service.role}_{PROCESSOR}" in before:
+        yield "the host's processor is another one"
     if not set(service.given).isdisjoint(plain):
         yield "another build is mounted for it"
-    written = [name for name in plain if name not in CARD and name not in service.given]
+    observed = {*CARD, PROCESSOR, *service.given}
+    written = [name for name in plain if name not in observed]
     if written:
         yield f"{', '.join(written)} changed in the file"
     yield from (service.after_change[name] for name in written if _is_followed(service, name))

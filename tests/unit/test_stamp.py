@@ -103,6 +103,14 @@ def test_what_a_changed_option_leaves_people_to_do_is_said(before: str, after: s
     assert reasons_to_run(instance(there), found) == {}
 
 
+def test_another_processor_of_the_host_is_told_and_is_no_change_of_the_file() -> None:
+    there = changed(variables={"engine_processor_flags": ["avx", "avx512f"]})
+    wanted = replace(there, variables={"engine_processor_flags": ["avx"]})
+    found = [stamp(BASE), stamp(there), *facts()[2:]]
+    assert reasons_to_run(instance(wanted), found) == {ENGINE: ("the host's processor is another one",)}
+    assert reasons_to_run(instance(there), found) == {}
+
+
 @pytest.mark.parametrize("version", ["2.19.4", "2.20.0"])
 def test_a_stamp_of_the_version_before_which_names_its_ansible_stays_valid(version: str) -> None:
     of_version = {"ansible-core": version}

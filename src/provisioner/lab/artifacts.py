@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import ArtifactType
 from provisioner.models.sources import ModelPart
+from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.declared import Secret
 
@@ -65,6 +66,7 @@ def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image:
         image=image,
         variables=variables,
         log=artifact.log,
+        made_for=knowledge_of(service.role).made_for(service),
     )
 
 

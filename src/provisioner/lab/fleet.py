@@ -17,33 +17,58 @@ from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
-from provisioner.values.state import STOP_S, Artifact, Device, Fleet, Instance, Service
+from provisioner.values.state import STOP_S, Artifact, Device, Fleet, HostState, Instance, Service
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
-DEFAULT_ARCHITECTURE = "x86_64"
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The lab, the files of its models, and the architectures of its hosts."""
+    """The lab, the files of its models, and its hosts as they were observed."""
 
     lab: ResolvedLab
     files: Mapping[str, ModelFile]
-    architectures: Mapping[str, str]
+    hosts: Mapping[str, HostState]
+
+    def host(self, container: ResolvedContainer) -> HostState:
+        """The container's host; one of which nothing is known where it was not observed."""
+        name = host_name(container)
+        return self.hosts.get(name, HostState(name))
+
+    def on_host(self, container: ResolvedContainer) -> ResolvedContainer:
+        """The container with the options of its services that follow from its host's processor."""
+        flags = self.host(container).processor_flags
+        services = tuple(self._for_processor(service, flags) for service in container.services)
+        return replace(container, services=services)
+
+    def _for_processor(self, service: ResolvedService, flags: frozenset[str]) -> ResolvedService:
+        if service.page.artifact is None:
+            return service
+        options = knowledge_of(service.role).options_of_processor(service, flags, self._processors(service.role))
+        return replace(service, derived={**service.derived, **options}) if options else service
+
+    def _processors(self, role: str) -> list[frozenset[str]]:
+        """What the processors of all hosts can do on which a service of that role is."""
+        found = list[frozenset[str]]()
+        for container in self.lab.containers.values():
+            if any(service.role == role for service in container.services):
+                found.append(self.host(container).processor_flags)
+        return found
 
 
 def desired_fleet(
-    lab: ResolvedLab, files: Mapping[str, ModelFile], architectures: Mapping[str, str] | None = None
+    lab: ResolvedLab, files: Mapping[str, ModelFile], hosts: Mapping[str, HostState] | None = None
 ) -> Fleet:
     """The lab as the file wants it. The file must be free of ``problems``.
 
-    ``files`` holds a file for every model that a service uses; ``architectures`` maps hosts to theirs (x86_64 unless
-    told), because an artifact that was built on one does not run on another.
+    ``files`` holds a file for every model that a service uses; ``hosts`` are those that were observed, because an
+    artifact that was built for the processor of one may not run on another.
     """
-    context = _Context(lab, files, architectures or {})
+    context = _Context(lab, files, hosts or {})
     instances: list[Instance] = []
     artifacts: dict[tuple[str, str], Artifact] = {}
-    for container in sorted(lab.containers.values(), key=lambda container: (container.host or "", container.name)):
+    for resolved in sorted(lab.containers.values(), key=lambda container: (container.host or "", container.name)):
+        container = context.on_host(resolved)
         made = _artifacts(context, container)
         artifacts |= {(artifact.host, artifact.volume): artifact for artifact in made}
         instances.append(_instance(context, container, made))
@@ -126,7 +151,7 @@ def _published(container: ResolvedContainer) -> Iterator[Device]:
 def _artifacts(context: _Context, container: ResolvedContainer) -> list[Artifact]:
     made = []
     host, image = host_name(container), container.image
-    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
+    architecture = context.host(container).architecture
     for service in container.services:
         if service.page.artifact is not None:
             made.append(built(service, service.page.artifact, host=host, image=image, architecture=architecture))

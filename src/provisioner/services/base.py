@@ -470,6 +470,22 @@ class Knowledge:
         """
         return {}
 
+    def options_of_processor(
+        self,
+        service: ResolvedService,  # noqa: ARG002
+        flags: frozenset[str],  # noqa: ARG002
+        all_flags: Sequence[frozenset[str]],  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """The options that follow from what the processors of the service's host can do; asked where it is built.
+
+        ``all_flags`` are those of all hosts that have such a service. Empty flags: nobody knows.
+        """
+        return {}
+
+    def made_for(self, service: ResolvedService) -> str:  # noqa: ARG002
+        """What its program is made for beyond what is usual, in words that follow "made "."""
+        return ""
+
     def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the container's image."""
         return {}

@@ -214,6 +214,8 @@ class Artifact:
     """The file in its builder where its build writes how far it is, where there is one."""
     resumable: bool = field(default=False, compare=False)
     """Whether a build that was ended goes on in the same builder: it is a download, and most of it may be there."""
+    made_for: str = field(default="", compare=False)
+    """What it is made for beyond what is usual, in words that follow "made "."""
     mounted_at: str = field(kw_only=True)
 
     @property
@@ -242,6 +244,8 @@ class HostState:
 
     name: str
     architecture: str = "x86_64"
+    processor_flags: frozenset[str] = frozenset()
+    """What its processors can do, all of them, as ``/proc/cpuinfo`` names it; empty where it does not tell."""
     unmanaged: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()

@@ -28,7 +28,7 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 def eject(lab: Lab, providers: Mapping[str, Provider], folder: Path) -> tuple[str, ...]:
     """Write the folder, and give the names of its files; raises ``PreflightError`` when there is anything in it.
 
-    Hosts are looked at, for their architecture and for how their containers are reached; nothing is changed there.
+    Hosts are looked at, for their processors and for how their containers are reached; nothing is changed there.
     """
     _require_room(folder)
     source = _source(lab, providers)
@@ -59,9 +59,8 @@ def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
     actual = observe(lab.name, providers, detailed=False)
     cards = cards_of(lab, providers)
     addresses = look_at_addresses(lab, providers, actual).known
-    architectures = {name: host.architecture for name, host in actual.hosts.items()}
     resolved = lab.on_hosts(cards, addresses=addresses, images=kept_images(lab, actual))
-    fleet = lab.fleet(resolved, architectures)
+    fleet = lab.fleet(resolved, actual.hosts)
     _require_there(fleet.instances, actual.instances)
     boxes = [
         Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.resolved))

@@ -36,9 +36,8 @@ def listing(lab: Lab, providers: Mapping[str, Provider]) -> Listing:
     """
     actual = observe(lab.name, providers, detailed=False)
     addresses = look_at_addresses(lab, providers, actual).known
-    architectures = {name: host.architecture for name, host in actual.hosts.items()}
     resolved = lab.on_hosts(cards_of(lab, providers), addresses=addresses, images=kept_images(lab, actual))
-    wanted = lab.fleet(resolved, architectures, needs_wheels=False).instances
+    wanted = lab.fleet(resolved, actual.hosts, needs_wheels=False).instances
     there = {one.name for one in actual.instances}
     variables: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {CONTAINERS: []}

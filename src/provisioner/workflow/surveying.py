@@ -181,8 +181,7 @@ def closable(one: Instance, facts: Collection[ContainerFact]) -> list[Service]:
 def _desired(
     lab: Lab, actual: Fleet, cards: Mapping[str, Card], addresses: Addresses, images: Mapping[str, str]
 ) -> Fleet:
-    architectures = {name: host.architecture for name, host in actual.hosts.items()}
-    return lab.fleet(lab.on_hosts(cards, addresses=addresses.known, images=images), architectures)
+    return lab.fleet(lab.on_hosts(cards, addresses=addresses.known, images=images), actual.hosts)
 
 
 def kept_images(lab: Lab, actual: Fleet, anew: Collection[str] = ()) -> dict[str, str]:

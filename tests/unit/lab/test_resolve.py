@@ -14,7 +14,7 @@ from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
-from provisioner.values.state import Artifact, Fleet, Secret, port_behind
+from provisioner.values.state import Artifact, Fleet, HostState, Secret, port_behind
 from tests.case_files import read_case
 
 CASES = Path(__file__).parents[2] / "cases" / "resolve"
@@ -29,9 +29,9 @@ def _spec(written: Mapping[str, Any]) -> Spec:
     return parsed.spec
 
 
-def _fleet(spec: Spec, **architectures: str) -> Fleet:
+def _fleet(spec: Spec, *hosts: HostState) -> Fleet:
     models = {name: ModelFile(f"/models/{name}.gguf", f"{name}.gguf", "a" * 64) for name in spec.models}
-    return desired_fleet(resolve(spec, load_catalog()), models, architectures)
+    return desired_fleet(resolve(spec, load_catalog()), models, {host.name: host for host in hosts})
 
 
 @pytest.mark.parametrize("file", PROBLEMS, ids=lambda file: file.stem)
@@ -57,8 +57,8 @@ def test_fleet(file: Path) -> None:
         assert seen | expected == seen
 
 
-def _digests(written: Mapping[str, Any], **architectures: str) -> dict[str, str]:
-    return {one.name: one.digest for one in _fleet(_spec(written), **architectures).artifacts}
+def _digests(written: Mapping[str, Any], *hosts: HostState) -> dict[str, str]:
+    return {one.name: one.digest for one in _fleet(_spec(written), *hosts).artifacts}
 
 
 ENGINE: dict[str, Any] = {
@@ -73,7 +73,7 @@ def test_an_artifact_is_another_one_when_what_it_is_made_of_changes() -> None:
     changed = [
         _digests({**ENGINE, "containers": {"a": {"services": other_source}}}),
         _digests({**ENGINE, "containers": {"a": {"image": "debian/13", **ENGINE["containers"]["a"]}}}),
-        _digests(ENGINE, local="aarch64"),
+        _digests(ENGINE, HostState("local", "aarch64")),
     ]
     assert len({one["llama_cpp"] for one in [first, *changed]}) == 4
     assert {one["model-m"] for one in [first, *changed]} == {first["model-m"]}

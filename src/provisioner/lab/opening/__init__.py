@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from provisioner.labfile.pins import Pin
     from provisioner.models.pulled import Pulled, Wanted
     from provisioner.values.events import Diagnostic
-    from provisioner.values.state import Fleet
+    from provisioner.values.state import Fleet, HostState
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +80,23 @@ class Lab:
     def fleet(
         self,
         resolved: ResolvedLab | None = None,
-        architectures: Mapping[str, str] | None = None,
+        hosts: Mapping[str, HostState] | None = None,
         *,
         needs_wheels: bool = True,
     ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
-        ``resolved``: what the file means on its hosts. Raises ``PreflightError`` where the wheels of a stack are not
-        locked, unless nobody ``needs_wheels``.
+        ``resolved``: what the file means on its hosts; ``hosts``: these as they were observed. Raises ``PreflightError``
+        where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
         """
         wanted = resolved or self.resolved
         if needs_wheels:
             wanted = self.with_wheels(wanted)
-        if foreign := self._stacks_elsewhere({}, architectures or {}):
+        architectures = {name: host.architecture for name, host in (hosts or {}).items()}
+        if foreign := self._stacks_elsewhere({}, architectures):
             details = "\n".join(self.loaded.rendered(problem) for problem in foreign)
             raise PreflightError("Unable to use a stack", details=details)
-        return desired_fleet(wanted, self.models().files, architectures)
+        return desired_fleet(wanted, self.models().files, hosts)
 
     def with_wheels(self, resolved: ResolvedLab) -> ResolvedLab:
         """The same with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""

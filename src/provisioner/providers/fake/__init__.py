@@ -54,6 +54,7 @@ class FakeProvider(Snapshots, Locks, Provider):
         state = HostState(
             self.host,
             self.architecture,
+            self.processor_flags,
             unmanaged=frozenset(instance.name for instance in there if instance.lab != lab),
             images=frozenset(self.images),
             volumes=complete,

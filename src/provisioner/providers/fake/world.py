@@ -54,6 +54,7 @@ class World:
         self.room = room
         """How many containers the storage pool can hold."""
         self.architecture = "x86_64"
+        self.processor_flags: frozenset[str] = frozenset()
         self.available = True
         self.never_ready: set[str] = set()
         """Names of containers that start and never come up."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import failures, projects, volumes
+from provisioner.providers.incus import failures, flags, projects, volumes
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
@@ -47,6 +47,7 @@ class IncusProvider(Inside, Provider):
             moved = projects.moved(others, lab)
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
+            processor_flags = self._processor_flags(server)
             complete = volumes.ready(self._client, self._pool)
             ours = [entry for entry in found if entry["config"].get(LAB) == lab]
             ours.sort(key=lambda entry: str(entry["name"]))
@@ -57,6 +58,7 @@ class IncusProvider(Inside, Provider):
         state = HostState(
             name=self.host,
             architecture=server["environment"]["kernel_architecture"],
+            processor_flags=processor_flags,
             unmanaged=names - our_names,
             images=frozenset(alias["name"] for alias in aliases),
             volumes=complete,
@@ -65,6 +67,14 @@ class IncusProvider(Inside, Provider):
             moved_hints={name: projects.hint(name, project) for name, project in moved.items()},
         )
         return Fleet(lab, tuple(instance_of(entry, self.host) for entry in ours), hosts={self.host: state})
+
+    def _processor_flags(self, server: Mapping[str, Any]) -> frozenset[str]:
+        """What the host's processors can do: this machine's, where a unix socket leads to it, else what Incus tells."""
+        if not self.endpoint.is_remote:
+            return flags.flags_here()
+        if flags.EXTENSION not in server.get("api_extensions", ()):
+            return frozenset()
+        return flags.flags_in(self._client.get("resources"))
 
     def _adoptable(self, found: Sequence[Mapping[str, Any]], names: Collection[str]) -> dict[str, Instance]:
         from provisioner.providers.incus import adoption

@@ -59,7 +59,7 @@ _TEXTS = frozenset(
     "name node type storage status pool poolid tags template volid upid lock parent description digest comment iface "  # noqa: SIM905
     "t hostname rootfs features filename version exitstatus user tokenid content inet inet6 ip-address".split()
 )
-_PARTS = {"current-kernel": dict, "ip-addresses": list}
+_PARTS = {"cpuinfo": dict, "current-kernel": dict, "ip-addresses": list}
 _CHECKED = _NUMBERS | _TEXTS | _PARTS.keys()
 _PARENTS = frozenset({"nodes", "lxc", "storage", "tasks", "snapshot", "pools"})
 """The parts of a path behind which stands a name or a number."""

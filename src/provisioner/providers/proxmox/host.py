@@ -231,15 +231,24 @@ class ProxmoxHost(Provider):
             self._vmids = {name: one for name, one in self._vmids.items() if one != vmid}
 
     @cached_property
-    def machine(self) -> str:
-        """What kind of processor the node has, as ``uname -m`` says it."""
+    def _node_status(self) -> Entry:
         try:
-            status = self.client.get("nodes", self.client.node, "status")
+            status: Entry = self.client.get("nodes", self.client.node, "status")
         except PveError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
-            return MACHINE  # who may not ask can work all the same
-        return str((status.get("current-kernel") or {}).get("machine", MACHINE))
+            return {}  # who may not ask can work all the same
+        return status
+
+    @property
+    def machine(self) -> str:
+        """What kind of processor the node has, as ``uname -m`` says it."""
+        return str((self._node_status.get("current-kernel") or {}).get("machine", MACHINE))
+
+    @property
+    def processor_flags(self) -> frozenset[str]:
+        """What the node's processors can do, as the kernel names it; empty where the node does not tell."""
+        return frozenset(str((self._node_status.get("cpuinfo") or {}).get("flags", "")).split())
 
     @cached_property
     def storage(self) -> str:

@@ -47,6 +47,7 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
     state = HostState(
         name=host.host,
         architecture=first.machine,
+        processor_flags=host.processor_flags,
         unmanaged=unmanaged(first, ours, host.client.node),
         moved={name: f"on {moved.words(guest)}" for name, guest in sorted(elsewhere.items())},
         moved_hints={name: moved.hint(host.client.node, guest) for name, guest in elsewhere.items()},

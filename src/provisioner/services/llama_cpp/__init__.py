@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
@@ -18,7 +18,7 @@ from provisioner.services.base import (
     quoted_changes,
     template_thinking,
 )
-from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
+from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems, made_for, processor_flags
 from provisioner.services.llama_cpp.options import (
     is_plain_chat,
     kind_of,
@@ -93,6 +93,17 @@ class Knowledge(base.Knowledge):
         if backend == CUDA and digits:
             options["cuda_architectures"] = [digits]
         return options
+
+    def options_of_processor(
+        self, service: ResolvedService, flags: frozenset[str], all_flags: Sequence[frozenset[str]]
+    ) -> Mapping[str, Any]:
+        """The instruction sets that the program is built for."""
+        needed = processor_flags(service, flags, all_flags)
+        return {} if needed is None else {"processor_flags": needed}
+
+    def made_for(self, service: ResolvedService) -> str:
+        """Which processors it is built for."""
+        return made_for(service)
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A backend that the card does not know, and a build that nobody can choose the architecture of."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from provisioner.services.base import ResolvedService
 from provisioner.values.declared import Problem
 
 CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
+COMMON, BASELINE, VARIANTS = "common", "baseline", "variants"
+"""Whose instruction sets a program uses (``instructions``), beside those of its host."""
+BASELINE_FLAGS = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
+"""What processors of x86 can do from 2013 on; the default of ``processor_flags``."""
+USED_FLAGS = BASELINE_FLAGS | {
+    *("amx_int8", "amx_tile", "avx_vnni"),
+    *("avx512_bf16", "avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vbmi", "avx512vl"),
+}
+"""What ggml has kernels for, by the kernel's names; the role has them as well (a test holds both equal)."""
 WITHOUT_DEVICE = ("auto", 0)
 _DEVICES = r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*"
 _SOURCE = r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+"
@@ -30,6 +39,46 @@ def build_problems(service: ResolvedService, *, has_card: bool) -> Iterator[Prob
     yield from _layers(service, is_open=has_card and "backend" not in service.said)
     yield from _cuda(service, is_open=has_card)
     yield from _environment(service)
+
+
+def processor_flags(
+    service: ResolvedService, flags: frozenset[str], all_flags: Sequence[frozenset[str]]
+) -> list[str] | None:
+    """What a processor has to be able to do for the program that is built; None where the page's default says it.
+
+    ``flags`` are those of the service's host, ``all_flags`` those of all hosts of such services; empty: nobody knows.
+    """
+    asked = service.option("instructions")
+    if asked == VARIANTS:
+        return []
+    usable = _usable(flags)
+    if asked == COMMON:
+        usable = usable.intersection(*(_usable(others) for others in all_flags))
+    if asked == BASELINE or not _processor_computes(service):
+        usable &= BASELINE_FLAGS
+    return None if usable == BASELINE_FLAGS else sorted(usable)
+
+
+def _usable(flags: frozenset[str]) -> frozenset[str]:
+    return flags & USED_FLAGS if flags else BASELINE_FLAGS
+
+
+def _processor_computes(service: ResolvedService) -> bool:
+    """Whether the processor computes layers or experts, and not only what a device leaves to it."""
+    layers = str(service.option("gpu_layers"))
+    keeps_experts = service.option("cpu_moe") or service.option("n_cpu_moe")
+    return service.option("backend") == CPU or bool(keeps_experts) or layers.isdigit()
+
+
+def made_for(service: ResolvedService) -> str:
+    """For which processors the program is made, where these are not the usual ones."""
+    flags = frozenset(service.option("processor_flags"))
+    if not flags:
+        return "for every processor"
+    more, missing = sorted(flags - BASELINE_FLAGS), sorted(BASELINE_FLAGS - flags)
+    if missing:
+        return f"for a processor without {', '.join(missing)}"
+    return f"for a processor with {', '.join(more)}" if more else ""
 
 
 def _source(service: ResolvedService) -> Iterator[Problem]:

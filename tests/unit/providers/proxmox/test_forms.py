@@ -49,6 +49,7 @@ def test_what_proxmox_answers_is_taken_as_it_is(path: tuple[object, ...], answer
         ((*LXC, 101, "interfaces"), [{"ip-addresses": {"ip-address": "x"}}], "its ip-addresses has another form"),
         ((*LXC, 101, "interfaces"), [{"ip-addresses": ["x"]}], "it has none"),
         (("nodes", "pve1", "status"), {"current-kernel": "6.8"}, "its current-kernel has another form"),
+        (("nodes", "pve1", "status"), {"cpuinfo": "EPYC"}, "its cpuinfo has another form"),
     ],
 )
 def test_what_it_never_answers_is_refused_in_words(path: tuple[object, ...], answer: Any, words: str) -> None:

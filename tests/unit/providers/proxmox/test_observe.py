@@ -45,6 +45,7 @@ def test_ours_are_those_with_our_mark(pve: Double, access: Access) -> None:
     assert [one.settings["pool"] for one in fleet.instances] == ["", "prod"]
     assert unmanaged(fleet) == {"theirs"}
     assert fleet.hosts["box"].architecture == "x86_64"
+    assert fleet.hosts["box"].processor_flags == {"fpu", "sse4_2", "fma", "avx", "f16c", "bmi2", "avx2"}
     assert fleet.hosts["box"].images == {"debian/12", "debian/13"}
     assert "pveam update" in fleet.hosts["box"].image_hint
 

@@ -1,0 +1,35 @@
+"""What the processors of the machine can do that an Incus is on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+EXTENSION = "resources_cpu_flags"
+"""The extension of the API by which an Incus tells it; 6.0 does not have it."""
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def flags_here(cpuinfo: Path = CPUINFO) -> frozenset[str]:
+    """What the first processor of this machine can do, as the kernel names it; empty where the kernel does not tell.
+
+    On x86 Linux starts no processors that can do different things.
+    """
+    try:
+        with cpuinfo.open(encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("flags"):
+                    return frozenset(line.partition(":")[2].split())
+    except OSError:
+        return frozenset()
+    return frozenset()
+
+
+def flags_in(resources: Mapping[str, Any]) -> frozenset[str]:
+    """What all processors can do by what an Incus says of its machine (``/1.0/resources``); empty: it does not tell."""
+    found = list[frozenset[str]]()
+    for socket in resources["cpu"].get("sockets") or ():
+        for core in socket.get("cores") or ():
+            found.append(frozenset(core.get("flags") or ()))
+    return frozenset.intersection(*found) if found else frozenset()
