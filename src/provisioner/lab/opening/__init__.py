@@ -86,8 +86,8 @@ class Lab:
     ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
-        ``resolved``: what the file means on its hosts; ``hosts``: these as they were observed. Raises ``PreflightError``
-        where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
+        ``resolved``: what the file means on its hosts; ``hosts``: these as they were observed. Raises
+        ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
         """
         wanted = resolved or self.resolved
         if needs_wheels:
