@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus.flags import flags_here, flags_in
+from provisioner.providers.incus.flags import EXTENSION, flags_here, flags_in, flags_of
+from provisioner.providers.incus.wire import WireError
 
 CPUINFO = """\
 processor\t: 0
@@ -43,6 +44,44 @@ def test_a_kernel_that_does_not_tell_is_no_error(tmp_path: Path, text: str | Non
 )
 def test_of_a_machine_elsewhere_counts_what_all_of_its_cores_can_do(cores: list[Any], flags: set[str]) -> None:
     assert flags_in({"cpu": {"sockets": [{"cores": cores[:1]}, {"cores": cores[1:]}]}}) == flags
+
+
+class Incus:
+    """One that tells what its machine has, or refuses with a status."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+        self.asked: list[tuple[str, ...]] = []
+
+    def get(self, *path: str) -> Any:
+        self.asked.append(path)
+        if self.status:
+            raise WireError(self.status, "no")
+        return {"cpu": {"sockets": [{"cores": [{"flags": ["avx2"]}]}]}}
+
+
+TELLS = {"api_extensions": ["resources", EXTENSION]}
+
+
+def test_an_incus_elsewhere_is_asked_where_it_knows_the_question() -> None:
+    incus = Incus()
+    assert flags_of(incus, TELLS, is_remote=True) == {"avx2"}
+    assert incus.asked == [("resources",)]
+    older = Incus()
+    assert flags_of(older, {"api_extensions": ["resources"]}, is_remote=True) == frozenset()
+    assert older.asked == []
+
+
+def test_the_incus_of_this_machine_is_not_asked() -> None:
+    incus = Incus()
+    assert flags_of(incus, TELLS, is_remote=False) == flags_here()
+    assert incus.asked == []
+
+
+def test_who_may_not_ask_does_not_know_and_another_refusal_is_an_error() -> None:
+    assert flags_of(Incus(403), TELLS, is_remote=True) == frozenset()
+    with pytest.raises(WireError):
+        flags_of(Incus(500), TELLS, is_remote=True)
 
 
 def test_an_incus_without_sockets_does_not_tell() -> None:

@@ -47,7 +47,7 @@ class IncusProvider(Inside, Provider):
             moved = projects.moved(others, lab)
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
-            processor_flags = self._processor_flags(server)
+            processor_flags = flags.flags_of(self._client, server, is_remote=self.endpoint.is_remote)
             complete = volumes.ready(self._client, self._pool)
             ours = [entry for entry in found if entry["config"].get(LAB) == lab]
             ours.sort(key=lambda entry: str(entry["name"]))
@@ -67,14 +67,6 @@ class IncusProvider(Inside, Provider):
             moved_hints={name: projects.hint(name, project) for name, project in moved.items()},
         )
         return Fleet(lab, tuple(instance_of(entry, self.host) for entry in ours), hosts={self.host: state})
-
-    def _processor_flags(self, server: Mapping[str, Any]) -> frozenset[str]:
-        """What the host's processors can do: this machine's, where a unix socket leads to it, else what Incus tells."""
-        if not self.endpoint.is_remote:
-            return flags.flags_here()
-        if flags.EXTENSION not in server.get("api_extensions", ()):
-            return frozenset()
-        return flags.flags_in(self._client.get("resources"))
 
     def _adoptable(self, found: Sequence[Mapping[str, Any]], names: Collection[str]) -> dict[str, Instance]:
         from provisioner.providers.incus import adoption

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from provisioner.providers.incus.wire import WireError
 
 EXTENSION = "resources_cpu_flags"
 """The extension of the API by which an Incus tells it; 6.0 does not have it."""
 CPUINFO = Path("/proc/cpuinfo")
+
+
+class Client(Protocol):
+    """What asks an Incus."""
+
+    def get(self, *path: str) -> Any:
+        """The answer at that path."""
+
+
+def flags_of(client: Client, server: Mapping[str, Any], *, is_remote: bool) -> frozenset[str]:
+    """What the processors can do of this machine, where a unix socket leads to its Incus, else what that tells.
+
+    ``server`` is what ``/1.0`` answers. Empty where nobody tells; who is restricted to projects may not ask.
+    """
+    if not is_remote:
+        return flags_here()
+    if EXTENSION not in server.get("api_extensions", ()):
+        return frozenset()
+    try:
+        return flags_in(client.get("resources"))
+    except WireError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return frozenset()
 
 
 def flags_here(cpuinfo: Path = CPUINFO) -> frozenset[str]:
