@@ -54,6 +54,7 @@ class Incus:
         self.asked: list[tuple[str, ...]] = []
 
     def get(self, *path: str) -> Any:
+        """Its answer."""
         self.asked.append(path)
         if self.status:
             raise WireError(self.status, "no")
