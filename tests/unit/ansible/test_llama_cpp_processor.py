@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -11,18 +10,17 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from provisioner.values import paths
-from tests.plays import run_tasks
 
-ROOT = Path(__file__).resolve().parents[3]
 ROLE = paths.roles() / "llama_cpp"
 VARIABLES: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
 BASELINE = ["avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"]
 WIDE = ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"]
 CPUINFO = "processor\t: 0\nflags\t\t: fpu avx avx2\nvmx flags\t: fma\n\nprocessor\t: 1\nflags\t\t: fpu\n"
 HASWELL = {"SSE42", "AVX", "AVX2", "BMI2", "F16C", "FMA"}
-OF_MACHINE = {"__llama_cpp_machine": {"stdout": " fpu avx avx_vnni sse4_2"}}
 CASES: dict[str, tuple[dict[str, Any], set[str] | None]] = {
     "nothing said": ({}, HASWELL),
     "a Xeon": (
@@ -32,35 +30,52 @@ CASES: dict[str, tuple[dict[str, Any], set[str] | None]] = {
     "half of AVX-512": ({"llama_cpp_processor_flags": ["avx512f", "avx512cd", "avx512_vnni"]}, set()),
     "an old one": ({"llama_cpp_processor_flags": ["avx", "sse4_2"]}, {"SSE42", "AVX"}),
     "all of them": ({"llama_cpp_processor_flags": []}, None),
-    "all of them, in a play": ({"llama_cpp_instructions": "variants"}, None),
-    "the machine of a play": (OF_MACHINE, {"SSE42", "AVX", "AVX_VNNI"}),
-    "the same with a card": ({**OF_MACHINE, "llama_cpp_backend": "cuda"}, HASWELL),
-    "the same, told otherwise": ({**OF_MACHINE, "llama_cpp_instructions": "baseline"}, HASWELL),
-    "a machine that was not looked at": ({"__llama_cpp_machine": {"skipped": True}}, HASWELL),
 }
+SAYS = "fpu avx sse4_2 avx_vnni f16c"
+PLAYS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "its machine": (SAYS, {}, ["avx", "avx_vnni", "f16c", "sse4_2"]),
+    "its machine alone": (SAYS, {"llama_cpp_instructions": "common"}, ["avx", "avx_vnni", "f16c", "sse4_2"]),
+    "told otherwise": (SAYS, {"llama_cpp_instructions": "baseline"}, ["avx", "f16c", "sse4_2"]),
+    "with a card": (SAYS, {"llama_cpp_backend": "cuda"}, ["avx", "f16c", "sse4_2"]),
+    "with a card and experts": (
+        SAYS,
+        {"llama_cpp_backend": "cuda", "llama_cpp_n_cpu_moe": 2},
+        ["avx", "avx_vnni", "f16c", "sse4_2"],
+    ),
+    "all of them": (SAYS, {"llama_cpp_instructions": "variants"}, []),
+    "it does not tell": ("", {}, BASELINE),
+}
+"""What the machine of a play says, the role's options, and for what it is built there."""
 
 
-def told(name: str, variables: dict[str, Any]) -> dict[str, Any]:
-    """The task that writes down what cmake is told."""
-    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
-    inner = yaml.safe_load((ROLE / "vars/build.yml").read_text(encoding="utf-8"))
-    content = "{{ __llama_cpp_processor_definitions | to_json }}"
-    copy = {"content": content, "dest": f"{{{{ folder }}}}/{name}.told", "mode": "0600"}
-    return {"copy": copy, "vars": {**defaults, **VARIABLES, **inner, **variables}}
+def variable(name: str, told: dict[str, Any]) -> Any:
+    """What Ansible makes of a variable of the role, where these are told."""
+    loader = DataLoader()
+    variables: dict[str, Any] = {}
+    for page in ("defaults/main.yml", "vars/main.yml", "vars/build.yml"):
+        variables |= loader.load_from_file(str(ROLE / page), trusted_as_template=True)
+    return Templar(loader, variables=variables | told).template(trust_as_template(f"{{{{ {name} }}}}"))
 
 
-def test_the_build_is_told_what_the_processor_can_do(tmp_path: Path) -> None:
-    run_tasks(ROOT, tmp_path, [told(name, variables) for name, (variables, _) in CASES.items()])
-    for name, (_, expected) in CASES.items():
-        definitions = dict(one.split("=") for one in json.loads((tmp_path / f"{name}.told").read_text("utf-8")))
-        if expected is None:
-            assert definitions == {"BUILD_SHARED_LIBS": "ON", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
-        else:
-            assert definitions.pop("BUILD_SHARED_LIBS") == "OFF"
-            assert set(definitions.values()) <= {"True", "False"}
-            assert {one.removeprefix("GGML_") for one, value in definitions.items() if value == "True"} == expected, (
-                name
-            )
+@pytest.mark.parametrize("play", PLAYS)
+def test_a_play_builds_for_the_machine_in_which_it_builds(play: str) -> None:
+    says, options, expected = PLAYS[play]
+    options = {"__llama_cpp_machine": {"stdout": says}, **options}
+    assert variable("__llama_cpp_flags", options) == expected
+    in_a_lab = {**options, "llama_cpp_artifact_path": "/opt/llama_cpp/0123456789abcdef"}
+    assert variable("__llama_cpp_flags", in_a_lab) == BASELINE
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_build_is_told_what_the_processor_can_do(case: str) -> None:
+    options, expected = CASES[case]
+    definitions = dict(one.split("=") for one in variable("__llama_cpp_processor_definitions", options))
+    if expected is None:
+        assert definitions == {"BUILD_SHARED_LIBS": "ON", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
+        return
+    assert definitions.pop("BUILD_SHARED_LIBS") == "OFF"
+    assert set(definitions.values()) <= {"True", "False"}
+    assert {one.removeprefix("GGML_") for one, value in definitions.items() if value == "True"} == expected
 
 
 def fits(cpuinfo: Path, *flags: str) -> subprocess.CompletedProcess[str]:

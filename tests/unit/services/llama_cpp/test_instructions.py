@@ -130,7 +130,9 @@ def test_the_file_may_say_otherwise_and_a_card_that_computes_all_needs_none(
 
 def test_the_role_says_the_same_of_what_counts() -> None:
     role = paths.roles() / "llama_cpp"
-    assert set(yaml.safe_load((role / "vars/main.yml").read_text("utf-8"))["__llama_cpp_used_flags"]) == USED_FLAGS
+    variables = yaml.safe_load((role / "vars/main.yml").read_text("utf-8"))
+    assert set(variables["__llama_cpp_used_flags"]) == USED_FLAGS
+    assert variables["__llama_cpp_baseline_flags"] == BASELINE
     assert load_catalog().services["llama_cpp"].options["processor_flags"].default == BASELINE
     named = (role / "vars/build.yml").read_text("utf-8")
     assert [flag for flag in USED_FLAGS if f"'{flag}'" not in named] == []
