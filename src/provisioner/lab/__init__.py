@@ -11,7 +11,7 @@ from provisioner.lab.rules import problems
 from provisioner.labfile.spec import LOCAL_HOST
 
 if TYPE_CHECKING:
-    from provisioner.values.state import Fleet
+    from provisioner.values.state import Fleet, HostState
 
 __all__ = [
     "LOCAL_HOST",
@@ -26,12 +26,12 @@ __all__ = [
 
 
 def desired_fleet(
-    lab: ResolvedLab, files: Mapping[str, ModelFile], architectures: Mapping[str, str] | None = None
+    lab: ResolvedLab, files: Mapping[str, ModelFile], hosts: Mapping[str, HostState] | None = None
 ) -> Fleet:
     """The lab as the file wants it (``fleet.desired_fleet``), whose module no file needs that is only checked."""
     from provisioner.lab import fleet
 
-    return fleet.desired_fleet(lab, files, architectures)
+    return fleet.desired_fleet(lab, files, hosts)
 
 
 def images_by_host(lab: ResolvedLab) -> dict[str, frozenset[str]]:
