@@ -21,7 +21,7 @@ BASELINE = ["avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"]
 WIDE = ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"]
 CPUINFO = "processor\t: 0\nflags\t\t: fpu avx avx2\nvmx flags\t: fma\n\nprocessor\t: 1\nflags\t\t: fpu\n"
 HASWELL = {"SSE42", "AVX", "AVX2", "BMI2", "F16C", "FMA"}
-CASES: dict[str, tuple[dict[str, Any], set[str] | None]] = {
+CASES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "nothing said": ({}, HASWELL),
     "a Xeon": (
         {"llama_cpp_processor_flags": [*BASELINE, *WIDE, "avx512_vnni", "amx_int8", "amx_tile"]},
@@ -29,7 +29,7 @@ CASES: dict[str, tuple[dict[str, Any], set[str] | None]] = {
     ),
     "half of AVX-512": ({"llama_cpp_processor_flags": ["avx512f", "avx512cd", "avx512_vnni"]}, set()),
     "an old one": ({"llama_cpp_processor_flags": ["avx", "sse4_2"]}, {"SSE42", "AVX"}),
-    "all of them": ({"llama_cpp_processor_flags": []}, None),
+    "one that can do nothing": ({"llama_cpp_processor_flags": []}, set()),
 }
 SAYS = "fpu avx sse4_2 avx_vnni f16c"
 PLAYS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -42,7 +42,6 @@ PLAYS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"llama_cpp_backend": "cuda", "llama_cpp_n_cpu_moe": 2},
         ["avx", "avx_vnni", "f16c", "sse4_2"],
     ),
-    "all of them": (SAYS, {"llama_cpp_instructions": "variants"}, []),
     "it does not tell": ("", {}, BASELINE),
 }
 """What the machine of a play says, the role's options, and for what it is built there."""
@@ -70,10 +69,6 @@ def test_a_play_builds_for_the_machine_in_which_it_builds(play: str) -> None:
 def test_the_build_is_told_what_the_processor_can_do(case: str) -> None:
     options, expected = CASES[case]
     definitions = dict(one.split("=") for one in variable("__llama_cpp_processor_definitions", options))
-    if expected is None:
-        assert definitions == {"BUILD_SHARED_LIBS": "ON", "GGML_BACKEND_DL": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
-        return
-    assert definitions.pop("BUILD_SHARED_LIBS") == "OFF"
     assert set(definitions.values()) <= {"True", "False"}
     assert {one.removeprefix("GGML_") for one, value in definitions.items() if value == "True"} == expected
 

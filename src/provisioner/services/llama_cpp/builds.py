@@ -9,7 +9,7 @@ from provisioner.services.base import ResolvedService
 from provisioner.values.declared import Problem
 
 CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
-COMMON, BASELINE, VARIANTS = "common", "baseline", "variants"
+COMMON, BASELINE = "common", "baseline"
 """Whose instruction sets a program uses (``instructions``), beside those of its host."""
 BASELINE_FLAGS = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
 """What processors of x86 can do from 2013 on; the default of ``processor_flags``."""
@@ -49,8 +49,6 @@ def processor_flags(
     ``flags`` are those of the service's host, ``all_flags`` those of all hosts of such services; empty: nobody knows.
     """
     asked = service.option("instructions")
-    if asked == VARIANTS:
-        return []
     usable = _usable(flags)
     if asked == COMMON:
         usable = usable.intersection(*(_usable(others) for others in all_flags))
@@ -73,8 +71,6 @@ def _processor_computes(service: ResolvedService) -> bool:
 def made_for(service: ResolvedService) -> str:
     """For which processors the program is made, where these are not the usual ones."""
     flags = frozenset(service.option("processor_flags"))
-    if not flags:
-        return "for every processor"
     more, missing = sorted(flags - BASELINE_FLAGS), sorted(BASELINE_FLAGS - flags)
     if missing:
         return f"for a processor without {', '.join(missing)}"

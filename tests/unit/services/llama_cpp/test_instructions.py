@@ -113,8 +113,6 @@ def test_a_common_build_uses_what_the_processors_of_all_hosts_can_do() -> None:
     [
         ({"instructions": "baseline"}, XEON, BASELINE),
         ({"instructions": "baseline"}, IVY_BRIDGE, ["avx", "f16c", "sse4_2"]),
-        ({"instructions": "variants"}, XEON, []),
-        ({"instructions": "variants"}, NOBODY_KNOWS, []),
         (CUDA, XEON, BASELINE),
         (CUDA | {"gpu_layers": "all"}, ALDER_LAKE, BASELINE),
         (CUDA | {"gpu_layers": 20}, ALDER_LAKE, sorted(BASELINE_FLAGS | {"avx_vnni"})),
