@@ -88,21 +88,19 @@ def rank(nodeid: str, *, workers: bool) -> int:
     return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
 
-def chosen_parts(
-    root: Path, bases: Mapping[str, records.Run], known: Mapping[str, records.Run]
-) -> tuple[list[str], str]:
+def chosen_parts(root: Path, known: Mapping[str, records.Run]) -> tuple[list[str], str]:
     """Return what ``--changed`` runs, what matters most first, and the sentence that says why.
 
-    First come the parts that failed when they last ran (``bases``), or for which a rule names something that changed
-    since then, those that ran longest ago before others. Then come the parts that have not run for long, as all
-    records know it (``known``). Raises `NotCoveredError`.
+    First come the parts that failed when they last ran, or for which a rule names something that changed since then,
+    those that ran longest ago before others. Then come the parts that have not run for long. ``known`` has the last run
+    of each part. Raises `NotCoveredError`.
     """
     parts = all_parts(root)
-    chosen = {part for part in parts if part in bases and bases[part].failed}
+    chosen = {part for part in parts if part in known and known[part].failed}
     by_commit: dict[str, list[str]] = defaultdict(list)
     for part in parts:
-        if part in bases:
-            by_commit[bases[part].commit.removesuffix("+")].append(part)
+        if part in known:
+            by_commit[known[part].commit.removesuffix("+")].append(part)
     is_known = False
     for commit, ran in by_commit.items():
         changed = changed_paths(root, commit)
@@ -183,7 +181,7 @@ def _plan(config: pytest.Config) -> dict[str, Any]:
     if config.getoption("--changed"):
         try:
             # A clean clone is tried as it would be on any machine: what this one has run before does not count.
-            plan["order"], plan["why"] = chosen_parts(ROOT, full if os.environ.get("CI") else known, known)
+            plan["order"], plan["why"] = chosen_parts(ROOT, full if os.environ.get("CI") else known)
         except NotCoveredError as error:
             raise pytest.UsageError(str(error)) from error
     commit = commit_of(ROOT)

@@ -101,11 +101,11 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def chosen(checkout: Checkout, runs: dict[str, Run]) -> list[str]:
-    return chosen_parts(checkout.root, runs, runs)[0]
+    return chosen_parts(checkout.root, runs)[0]
 
 
 def test_without_history_representatives_come_before_the_rest_and_it_is_said(checkout: Checkout) -> None:
-    order, why = chosen_parts(checkout.root, {}, {})
+    order, why = chosen_parts(checkout.root, {})
     assert order[:3] == ["molecule/base", "tests/integration/test_incus.py", "tests/integration/up/test_drift.py"]
     assert "not known what changed" in why
     assert order[3:] == ["molecule/door"]
