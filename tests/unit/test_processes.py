@@ -63,5 +63,5 @@ def test_one_that_ends_by_itself_is_awaited() -> None:
 
 def test_one_that_does_not_end_by_itself_is_killed_and_that_is_an_error() -> None:
     with pytest.raises(subprocess.TimeoutExpired), awaited_at_end(shell(DEAF), within_s=0.2) as process:
-        pass
+        assert first_line(process) == "begun"
     assert process.returncode == -signal.SIGKILL

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -162,7 +162,12 @@ def test_paths_and_methods_are_answered_as_gin_does(stand: Stand) -> None:
 
 
 def test_what_is_not_played_is_refused_and_so_are_bodies_of_a_wrong_shape(stand: Stand) -> None:
-    assert stand.ask("/api/blobs/sha256:" + "0" * 64, iter([b"one", b"two"]), "POST")[0] == 501
+    connection = http.client.HTTPConnection(stand.address.removeprefix("http://"), timeout=30)
+    connection.putrequest("POST", "/api/blobs/sha256:" + "0" * 64)
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()  # the body is never asked for
+    with closing(connection):
+        assert connection.getresponse().status == 501
     for path in ("/api/push", "/api/embeddings", "/v1/completions", "/v1/messages", "/v1/responses"):
         assert stand.ask(path, {"model": "plain"})[0] == 501
     assert stand.refusal("/api/create", {"model": "x", "files": {}, "system": "Be short.", "stream": False})[0] == 501
