@@ -57,6 +57,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"(cuda|gpus|data/cuda)", CARDS),
     (SRC + r"(models|loads)/", ("*caches*", "*model*", "*suggest*", "molecule/model_store")),
     (SRC + r"services/(?P<name>\w+)\.py", ("molecule/{name}*", "tests/integration/*{name}*", "*quickstart*")),
+    (SRC + r"(tool_environments|data/tools)", ("*tool_environments*", "*bench*")),
     (SRC + r"(doctor/|file_systems)", ("*doctor*", "*no_room*")),
     (SRC + r"(trying|trial_unit|cpu_waits)", ("*changes_while_asked*", "*device_proof*", "*clone*")),
     (SRC + r"(former_|journal|history)", ("*lock*", "*kill*", "*changes_while_asked*")),
@@ -72,7 +73,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"(artifacts|catalog|cli|lab|labfile|runner|services|values|workflow)/", EVERYTHING),
     (
         SRC + r"(agent|agent_answers|apply|authority|carried|certificates|configure|forwarder|plan|proofs|screens|stamp"
-        r"|system_start|tool_environments|tool_runs|unit_journals|verify)\.py",
+        r"|system_start|tool_runs|unit_journals|verify)\.py",
         EVERYTHING,
     ),
     (r"(?P<name>tests/integration/(\w+/)?test_\w+\.py)$", ("{name}",)),

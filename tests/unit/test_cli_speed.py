@@ -1,13 +1,10 @@
-"""Verbs that touch nothing answer at once: at most half of what Ansible needs to parse our site play, side by side."""
+"""Verbs that touch nothing answer at once: what they import and read is counted; `make bench` says what it costs."""
 
 from __future__ import annotations
 
 import os
-import resource
-import statistics
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +13,7 @@ import pytest
 from tests.ansible_environment import ansible_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
 FILE = ROOT / "examples/quickstart.yml"
-ROUNDS = 5
-SHARE = 0.5
 HEAVY = ("ansible", "ansible_runner", "pylxd", "proxmoxer", "requests")
 MOST_MODULES = {"--help": (10, 150), "validate": (58, 335)}
 """Of ours, and in all: what is imported is what a quick verb costs; libraries and Python itself differ by version."""
@@ -29,7 +23,6 @@ QUICK = {
     "validate": ("validate", str(FILE)),
     "schema": ("schema",),
 }
-SYNTAX_CHECK = ("ansible-playbook", "--syntax-check", "-i", "localhost,", "playbooks/site.yml")
 
 
 def run(command: tuple[str, ...], folder: Path) -> str:
@@ -43,14 +36,6 @@ def run(command: tuple[str, ...], folder: Path) -> str:
     )
     assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stderr
-
-
-def cpu_seconds(command: tuple[str, ...], folder: Path) -> float:
-    """User and system time of the command and its children; it must succeed."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run(command, folder)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @dataclass(frozen=True)
@@ -80,20 +65,6 @@ def needed(arguments: tuple[str, ...]) -> Needed:
     )
     *_, modules, files = run((sys.executable, "-c", program, *arguments), ROOT).splitlines()
     return Needed(frozenset(modules.split()), tuple(files.split("|")))
-
-
-def test_quick_verbs_cost_at_most_half_of_a_syntax_check(record_property: Callable[[str, object], None]) -> None:
-    commands = {name: (str(BIN / "provision"), *arguments) for name, arguments in QUICK.items()}
-    everything = {"syntax-check": SYNTAX_CHECK, **commands}
-    taken: dict[str, list[float]] = {name: [] for name in everything}
-    for _ in range(ROUNDS):
-        for name, command in everything.items():
-            taken[name].append(cpu_seconds(command, ROOT))
-    medians = {name: statistics.median(seconds) for name, seconds in taken.items()}
-    for name, seconds in medians.items():
-        record_property(f"cpu_s {name}", round(seconds, 3))
-    limit = SHARE * medians.pop("syntax-check")
-    assert {name: seconds for name, seconds in medians.items() if seconds > limit} == {}, f"limit {limit:.3f} s"
 
 
 @pytest.mark.parametrize("arguments", QUICK.values(), ids=QUICK)

@@ -49,6 +49,7 @@ def alarms(times: float, *, is_busy: bool, pairs: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_of_three_hundred_pairs_in_which_nothing_changed_at_most_three_are_found_worse() -> None:
     assert alarms(1.0, is_busy=False, pairs=150) + alarms(1.0, is_busy=True, pairs=150) <= 3
 
