@@ -10,7 +10,7 @@ import yaml
 from provisioner.values.state import Secret
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads ``!secret [NAME, VALUE]`` (a value may be left out), and what Ansible has as ``!unsafe`` as a string."""
 
 

@@ -20,6 +20,7 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.cli.app import run
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
+from provisioner.models import tiny
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.values.state import Execution
@@ -253,7 +254,7 @@ class World:
         if self.raises is not None:
             raise self.raises
         self.inventories.append(inventory)
-        groups = yaml.load(inventory, Loader=yaml.BaseLoader)["all"]["children"]  # noqa: S506 - plain strings only
+        groups = yaml.load(inventory, Loader=yaml.CBaseLoader)["all"]["children"]  # noqa: S506  # plain strings only
         self.played.append(
             (playbook, sorted(f"{name}/{host}" for name, one in groups.items() for host in one["hosts"]))
         )
@@ -433,10 +434,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.fixture(scope="session")
+def tiny_bytes() -> bytes:
+    """The file of the built-in model, made once: each test has a cache of its own, which begins empty."""
+    return tiny.tiny_model()
+
+
 @pytest.fixture
-def world(lab: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion) -> World:
+def world(lab: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion, tiny_bytes: bytes) -> World:
     """The lab's only host, empty."""
     assert lab.exists()
+    monkeypatch.setattr(tiny, "tiny_model", lambda: tiny_bytes)
     made = World(monkeypatch)
     made.snapshot = snapshot
     return made
