@@ -329,6 +329,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "gpu_layers": "auto",
                         "cpu_moe": False,
                         "n_cpu_moe": 0,
+                        "instructions": "common",
                         "load_mode": "auto",
                         "jinja": True,
                         "reasoning": "auto",
