@@ -300,8 +300,10 @@ class Account:
     def runs(self, commit: str, before: Mapping[str, records.Run]) -> dict[str, records.Run]:
         """Return a record of each part that was run as a whole."""
         runs = {}
+        files = {argument for argument in self._config.args if argument.endswith(".py")}
         for part, expected in self._expected.items():
-            if not expected <= self._ended or expected <= self._skipped:
+            is_narrow = bool(files) and part not in files  # single files of a folder are not the folder
+            if is_narrow or not expected <= self._ended or expected <= self._skipped:
                 continue
             failed = tuple(sorted(expected & self._failed))
             run = records.Run(commit, records.now(), round(self._wall[part], 1), failed)

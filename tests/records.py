@@ -57,7 +57,10 @@ def cache_file() -> Path:
 
 def read_runs(file: Path) -> dict[str, Run]:
     """Return the run of each part that a file of records names; nothing where there is none, or it is damaged."""
-    return {part: _run(row) for part, row in _read(file).get("parts", {}).items()}
+    try:
+        return {part: _run(row) for part, row in _read(file).get("parts", {}).items()}
+    except (KeyError, TypeError, ValueError):
+        return {}
 
 
 def latest_runs(root: Path) -> dict[str, Run]:

@@ -161,6 +161,21 @@ def reported(nodeid: str, outcome: Any = "passed") -> list[pytest.TestReport]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "recorded"),
+    [
+        ([], ["tests/lint"]),
+        (["tests/lint"], ["tests/lint"]),
+        (["tests/lint/test_linters.py"], []),
+    ],
+)
+def test_a_file_of_a_folder_is_not_recorded_as_the_folder(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, asked: list[str], recorded: list[str]
+) -> None:
+    monkeypatch.setattr(pytestconfig, "args", asked)
+    assert list(account(pytestconfig, reported("tests/lint/test_linters.py::test_1")).runs("abc", {})) == recorded
+
+
 def account(pytestconfig: pytest.Config, *reports: list[pytest.TestReport]) -> Account:
     account = Account(pytestconfig, {"why": ""})
     account._expect([reports_of[0].nodeid for reports_of in reports])
@@ -169,7 +184,8 @@ def account(pytestconfig: pytest.Config, *reports: list[pytest.TestReport]) -> A
     return account
 
 
-def test_a_part_is_recorded_when_all_of_it_ran(pytestconfig: pytest.Config) -> None:
+def test_a_part_is_recorded_when_all_of_it_ran(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytestconfig, "args", [])
     first, second = "tests/integration/test_a.py::test_1", "tests/integration/test_a.py::test_2"
     assert account(pytestconfig, reported(first), reported(second)[:2]).runs("abc", {}) == {}
     assert account(pytestconfig, reported(first, "skipped")).runs("abc", {}) == {}
@@ -189,8 +205,9 @@ def test_a_part_is_recorded_when_all_of_it_ran(pytestconfig: pytest.Config) -> N
     ids=["failed before", "passed before", "was unsteady", "another commit"],
 )
 def test_a_part_that_failed_and_passed_at_one_commit_is_unsteady(
-    pytestconfig: pytest.Config, before: Run, *, is_unsteady: bool
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, before: Run, *, is_unsteady: bool
 ) -> None:
+    monkeypatch.setattr(pytestconfig, "args", [])
     test = "tests/integration/test_a.py::test_1"
     runs = account(pytestconfig, reported(test)).runs("abc", {"tests/integration/test_a.py": before})
     assert runs["tests/integration/test_a.py"].unsteady is is_unsteady
@@ -206,7 +223,7 @@ def test_records_survive_beside_those_of_other_parts(tmp_path: Path, name: str) 
     assert records.read_runs(file) == {"one": one, "other": other}
 
 
-@pytest.mark.parametrize("content", ["", "[", "[]", "parts: []", "{"])
+@pytest.mark.parametrize("content", ["", "[", "[]", "parts: []", "{", "parts: {a: 1}", "parts: {a: {}}"])
 def test_a_damaged_file_of_records_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "last_full.yml").write_text(content)
     assert records.read_runs(tmp_path / "last_full.yml") == {}
