@@ -1,4 +1,4 @@
-"""What a checkout's roles were compiled to, kept beside them in ``.cache/`` until one of their files changes."""
+"""The compiled catalog of a checkout, stored in its ``.cache/`` until one of the roles' files changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def key_of(folders: Sequence[Path]) -> str:
 
 
 def read_kept(file: Path, key: str) -> Mapping[str, Any] | None:
-    """What was kept with that key; None where there is nothing, or nothing that can be believed.
+    """Return the catalog stored under that key; None where there is none, or none that can be believed.
 
     Believed is a whole file that only those can write who own the checkout, and so could write its roles.
     """
@@ -79,7 +79,7 @@ def keep(file: Path, key: str, compiled: Mapping[str, Any]) -> None:
 
 
 def _owner(file: Path) -> int:
-    """Who owns the checkout in whose ``.cache/`` the file is."""
+    """Return the user id of the owner of the checkout that has the file in its ``.cache/``."""
     return file.parents[1].stat().st_uid
 
 

@@ -48,7 +48,7 @@ class _Context:
         return replace(service, derived={**service.derived, **options}) if options else service
 
     def _processors(self, role: str) -> list[frozenset[str]]:
-        """What the processors of all hosts can do on which a service of that role is."""
+        """Return the processor flags of each host that has a service of that role."""
         found = list[frozenset[str]]()
         for container in self.lab.containers.values():
             if any(service.role == role for service in container.services):

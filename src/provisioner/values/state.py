@@ -245,7 +245,7 @@ class HostState:
     name: str
     architecture: str = "x86_64"
     processor_flags: frozenset[str] = frozenset()
-    """What its processors can do, all of them, as ``/proc/cpuinfo`` names it; empty where it does not tell."""
+    """The flags that all its processors have, as ``/proc/cpuinfo`` names them; empty where it does not tell."""
     unmanaged: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()

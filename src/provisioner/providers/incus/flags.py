@@ -1,4 +1,4 @@
-"""What the processors of the machine can do that an Incus is on."""
+"""The processor flags of the machine that an Incus runs on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class Client(Protocol):
-    """What asks an Incus."""
+    """A client of an Incus."""
 
     def get(self, *path: str) -> Any:
         """The answer at that path."""
 
 
 def flags_of(client: Client, server: Mapping[str, Any], *, is_remote: bool) -> frozenset[str]:
-    """What the processors can do of this machine, where a unix socket leads to its Incus, else what that tells.
+    """Return the processor flags of the machine of an Incus: read here where it is this machine, else asked for.
 
     ``server`` is what ``/1.0`` answers. Empty where nobody tells; who is restricted to projects may not ask.
     """
@@ -39,7 +39,7 @@ def flags_of(client: Client, server: Mapping[str, Any], *, is_remote: bool) -> f
 
 
 def flags_here(cpuinfo: Path = CPUINFO) -> frozenset[str]:
-    """What the first processor of this machine can do, as the kernel names it; empty where the kernel does not tell.
+    """Return the flags of this machine's first processor, as the kernel names them; empty where it names none.
 
     On x86 Linux starts no processors that can do different things.
     """
@@ -54,7 +54,7 @@ def flags_here(cpuinfo: Path = CPUINFO) -> frozenset[str]:
 
 
 def flags_in(resources: Mapping[str, Any]) -> frozenset[str]:
-    """What all processors can do by what an Incus says of its machine (``/1.0/resources``); empty: it does not tell."""
+    """Return the flags that all processors in an answer of ``/1.0/resources`` have; empty where it names none."""
     found = list[frozenset[str]]()
     for socket in resources["cpu"].get("sockets") or ():
         for core in socket.get("cores") or ():

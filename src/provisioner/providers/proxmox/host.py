@@ -247,7 +247,7 @@ class ProxmoxHost(Provider):
 
     @property
     def processor_flags(self) -> frozenset[str]:
-        """What the node's processors can do, as the kernel names it; empty where the node does not tell."""
+        """The flags of the node's processors, as the kernel names them; empty where the node does not tell."""
         return frozenset(str((self._node_status.get("cpuinfo") or {}).get("flags", "")).split())
 
     @cached_property

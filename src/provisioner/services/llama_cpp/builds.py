@@ -12,12 +12,12 @@ CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
 COMMON, BASELINE = "common", "baseline"
 """Whose instruction sets a program uses (``instructions``), beside those of its host."""
 BASELINE_FLAGS = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
-"""What processors of x86 can do from 2013 on; the default of ``processor_flags``."""
+"""Flags that processors of x86 have had since 2013; the default of ``processor_flags``."""
 USED_FLAGS = BASELINE_FLAGS | {
     *("amx_int8", "amx_tile", "avx_vnni"),
     *("avx512_bf16", "avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vbmi", "avx512vl"),
 }
-"""What ggml has kernels for, by the kernel's names; the role has them as well (a test holds both equal)."""
+"""Flags that ggml has kernels for, by Linux' names; the role lists them as well (a test holds both equal)."""
 WITHOUT_DEVICE = ("auto", 0)
 _DEVICES = r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*"
 _SOURCE = r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+"
@@ -44,7 +44,7 @@ def build_problems(service: ResolvedService, *, has_card: bool) -> Iterator[Prob
 def processor_flags(
     service: ResolvedService, flags: frozenset[str], all_flags: Sequence[frozenset[str]]
 ) -> list[str] | None:
-    """What a processor has to be able to do for the program that is built; None where the page's default says it.
+    """Return the processor flags that the built program needs; None where they are the page's default.
 
     ``flags`` are those of the service's host, ``all_flags`` those of all hosts of such services; empty: nobody knows.
     """
@@ -62,7 +62,7 @@ def _usable(flags: frozenset[str]) -> frozenset[str]:
 
 
 def _processor_computes(service: ResolvedService) -> bool:
-    """Whether the processor computes layers or experts, and not only what a device leaves to it."""
+    """Return whether the processor computes layers or experts, and not only what a device leaves to it."""
     layers = str(service.option("gpu_layers"))
     keeps_experts = service.option("cpu_moe") or service.option("n_cpu_moe")
     return service.option("backend") == CPU or bool(keeps_experts) or layers.isdigit()
