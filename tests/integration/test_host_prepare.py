@@ -241,7 +241,7 @@ class image_server:  # noqa: N801  # a context manager, named like a function
     def __enter__(self) -> str:
         handler = functools.partial(_Quiet, directory=str(self.folder))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def __exit__(self, *_: object) -> None:

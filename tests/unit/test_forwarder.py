@@ -64,7 +64,7 @@ def engine() -> Iterator[ThreadingHTTPServer]:
     Engine.asked, Engine.go_on = [], threading.Event()
     Engine.go_on.set()
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         serving.start()
         yield server
         server.shutdown()

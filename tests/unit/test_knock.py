@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 def port() -> Iterator[int]:
     """A service that refuses."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_port
         server.shutdown()
 

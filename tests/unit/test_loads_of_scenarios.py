@@ -80,7 +80,7 @@ def engine(fails: str) -> Iterator[int]:
     """The port of an engine that fails in this way."""
     handler = type("Failing", (Engine,), {"fails": fails})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server.server_address[1]
         finally:

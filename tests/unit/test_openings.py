@@ -66,7 +66,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name, value in (("asked", []), ("statuses", dict(CLOSED)), ("further", {}), ("bodies", {})):
         monkeypatch.setattr(Server, name, value)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
@@ -256,7 +256,7 @@ class Dripping(BaseHTTPRequestHandler):
 @pytest.mark.parametrize("front", [False, True])
 def test_an_answer_without_an_end_is_not_waited_for(front: bool) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     begun = time.monotonic()
     url = f"http://127.0.0.1:{server.server_port}"
     answer = asked_of(url, routes=[["GET", "/metrics"]], timeout_s=0.5, front=front)

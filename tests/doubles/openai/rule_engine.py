@@ -78,7 +78,7 @@ def serving(*engines: RuleEngine) -> Iterator[None]:
     for engine in engines:
         server = _Server((engine.host, engine.port), type("Handler", (_Handler,), {"of": engine}))
         engine.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         servers.append((server, thread))
     try:

@@ -68,7 +68,7 @@ def serving(stand_in: StandIn) -> Iterator[StandIn]:
     with _Server(("127.0.0.1", stand_in.port), Handler) as server:
         server.daemon_threads = True
         stand_in.port = server.server_port
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         serving.start()
         try:
             yield stand_in

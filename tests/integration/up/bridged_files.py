@@ -29,7 +29,7 @@ def files_on_bridge(lab: Lab, folder: Path, port: int) -> Iterator[str]:
     address = bridge["config"]["ipv4.address"].partition("/")[0]
     handler = functools.partial(Quietly, directory=str(folder))
     server = ThreadingHTTPServer((address, port), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://{address}:{server.server_port}"
     finally:

@@ -88,7 +88,7 @@ def mirror(wheels: Path, provider: IncusProvider) -> Iterator[str]:
     address = bridge["config"]["ipv4.address"].partition("/")[0]
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(wheels))
     server = ThreadingHTTPServer((address, 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://{address}:{server.server_port}"
     server.shutdown()
 

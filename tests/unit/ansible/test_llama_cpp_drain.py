@@ -50,7 +50,7 @@ class Engine:
         handler = type("Bound", (_Handler,), {"engine": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def end(self) -> None:
         """Listen no more."""

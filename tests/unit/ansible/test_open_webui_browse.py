@@ -117,7 +117,7 @@ def driven(browse: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     for name, value in (("POLL_S", 0.01), ("PATIENCE_S", 0.2)):
         monkeypatch.setattr(webdriver, name, value)
     server = Driver(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
 
     def begun(says: Callable[[str, str], tuple[int, Any]]) -> Any:
         server.says = says

@@ -17,6 +17,7 @@ from types import ModuleType
 import pytest
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/switch/programs/control.py"
+ENDS_WITHIN_S = 10.0
 HEAD = "# pxname,svname,qcur,qmax,scur,smax,status,"
 
 
@@ -56,10 +57,15 @@ class HaProxy:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def end(self) -> None:
-        """Listen no more."""
+        """Stop listening, and wait for the thread."""
+        # Closing alone wakes nobody: the thread would go on with whatever gets the same number next.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(ENDS_WITHIN_S)
+        assert not self._thread.is_alive()
         self._listener.close()
 
     def _serve(self) -> None:

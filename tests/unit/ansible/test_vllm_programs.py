@@ -134,7 +134,7 @@ class Server:
                 """Say nothing."""
 
         self.served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.served.serve_forever, daemon=True).start()
+        threading.Thread(target=self.served.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self) -> str:

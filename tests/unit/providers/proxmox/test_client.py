@@ -297,7 +297,7 @@ def test_another_web_server_is_not_taken_for_proxmox(pve: Double, access: Access
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
         context = pve._first._context
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         client = Client(replace(access, url=f"https://127.0.0.1:{server.server_address[1]}"))
         for path, words in (("version", "not as Proxmox VE's API does"), ("moved", "an answer that is none")):
             with pytest.raises(UnreachableError, match=words) as caught:
