@@ -13,7 +13,7 @@ import yaml
 
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
 from provisioner.ejected.plain import plain_yaml
-from provisioner.ejected.support import SUPPORT, packages_of, plugin_text
+from provisioner.ejected.support import PRELOAD, SUPPORT, packages_of, plugin_text
 from provisioner.values import paths
 from provisioner.values.state import Instance, Secret, Service
 
@@ -90,8 +90,14 @@ def test_the_roles_and_plugins_are_those_that_are_used() -> None:
     assert connection_plugins(boxes) == {"provision_incus"}
 
 
-def test_every_connection_plugin_of_ours_is_told_what_it_imports() -> None:
-    plugins = {one.stem: one.read_text(encoding="utf-8") for one in (paths.plugins() / "connection").glob("*.py")}
+def ejected_plugins() -> dict[str, str]:
+    """Return the text of each plugin of ours that may be ejected, by its name."""
+    files = [*(paths.plugins() / "connection").glob("*.py"), paths.plugins() / "callback" / f"{PRELOAD}.py"]
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}
+
+
+def test_every_plugin_that_is_ejected_is_told_what_it_imports() -> None:
+    plugins = ejected_plugins()
     importing = {name for name, text in plugins.items() if "from provisioner" in text}
     assert importing == set(SUPPORT)
     for text in plugins.values():
@@ -108,8 +114,9 @@ def test_what_is_ejected_with_a_plugin_is_all_that_it_imports(plugin: str, tmp_p
         shutil.copy(paths.PACKAGE / f"{module}.py", target)
     for package in packages_of(modules):
         (tmp_path / package / "__init__.py").touch()
-    text = (paths.plugins() / "connection" / f"{plugin}.py").read_text(encoding="utf-8")
-    wanted = [line.strip() for line in text.splitlines() if line.strip().startswith("from provisioner")]
+    wanted = [
+        line.strip() for line in ejected_plugins()[plugin].splitlines() if line.strip().startswith("from provisioner")
+    ]
     names = [f"import provisioner.{module.replace('/', '.')}" for module in modules]
     program = "; ".join([f"import sys; sys.path.insert(0, {str(tmp_path)!r})", *names, *wanted])
     # -S: no other package than these and the standard library's is to be found.

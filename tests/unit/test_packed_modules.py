@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from provisioner.module_server.packed_modules import FOLDERS_KEPT, bring, folder_of, keep
 from provisioner.runner import ansible_environment
-from provisioner.runner.packed_modules import FOLDERS_KEPT, bring, folder_of, keep
 
 PACKING = "ANSIBALLZ: Creating module"
 USING = "ANSIBALLZ: using cached module"

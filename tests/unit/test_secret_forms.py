@@ -45,7 +45,7 @@ def _asserted(role: str) -> Iterator[tuple[str, str]]:
     for task in tasks:
         conditions: Any = task.get("ansible.builtin.assert", {}).get("that", [])
         rows = task.get("vars", {}).get("__checks", [])
-        table = [row["holds"].strip("{} ") for row in rows]
+        table = [part.strip() for row in rows for part in row["holds"].strip("{} ").split(" and ")]
         for condition in [*([conditions] if isinstance(conditions, str) else conditions), *table]:
             found = _MATCH.match(condition)
             if found is None:

@@ -23,8 +23,8 @@ BEHIND, PORT = 14000, 24000
 MIB = 2**20
 LARGER_THAN_ITS_MEMORY = 2200 * MIB
 LARGEST_BODY = 32 * MIB  # the role's default
-READ_ON = 100 * MIB
-"""More than a refused body may cost: what is read on of it, and what lies in the buffers of two kernels."""
+READ_ON = 200 * MIB
+"""More than a refused body may cost: what is read on of it, and what lies in the buffers of two kernels and a relay."""
 GROWTH = 150 * MIB
 """By how much the gateway's memory may grow while it refuses: a body of the largest size, some times over."""
 LATER_S = 5.0

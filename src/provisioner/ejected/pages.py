@@ -11,6 +11,7 @@ inventory = hosts.yml
 roles_path = roles
 library = library
 connection_plugins = connection_plugins
+callback_plugins = callback_plugins
 gathering = explicit
 forks = 10
 retry_files_enabled = False
@@ -66,6 +67,7 @@ A second run changes nothing.{proofs} `--limit NAME` takes one container.
 | {playbooks} | the plays |
 | `roles/` | copies of the roles, each with its options in `README.md` |
 | `library/`, `connection_plugins/`, `python/` | modules of the roles; the way into the containers |
+| `callback_plugins/` | has ready what tasks load; modules as Ansible packs them are kept in `~/.cache/provisioner` |
 | `containers.yml` | makes the containers themselves; see below |
 
 ## Secrets

@@ -1,10 +1,14 @@
-"""What a connection plugin of ours imports of this package, and how its copy finds it in an ejected folder. Pure."""
+"""What a plugin of ours imports of this package, and how its copy finds it in an ejected folder. Pure."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+PRELOAD = "provision_preload"
+"""The callback that has ready what tasks load, as one process for each of them would load it again."""
+
 SUPPORT = {
+    PRELOAD: ("module_server/packed_modules", "values/paths"),
     "provision_incus": (
         "values/errors",
         "values/limits",

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
-from provisioner.ejected.support import FOLDER, SUPPORT, packages_of, plugin_text
+from provisioner.ejected.support import FOLDER, PRELOAD, SUPPORT, packages_of, plugin_text
 from provisioner.lab.opening import Lab
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.providers.base import Provider
@@ -101,10 +101,11 @@ def _copy(made: Path, source: Source) -> None:
         plugin = paths.plugins() / "connection" / f"{name}.py"
         if plugin.is_file():
             _copy_plugin(plugin, made)
+    _copy_plugin(paths.plugins() / "callback" / f"{PRELOAD}.py", made)
 
 
 def _copy_plugin(plugin: Path, made: Path) -> None:
-    target = made / "connection_plugins" / plugin.name
+    target = made / f"{plugin.parent.name}_plugins" / plugin.name
     modules = SUPPORT.get(plugin.stem, ())
     _copy_file(plugin, target)
     if modules:

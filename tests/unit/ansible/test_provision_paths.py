@@ -52,3 +52,28 @@ def test_what_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
     loop.symlink_to(loop)
     with pytest.raises(OSError, match="loop"):
         provision_paths.looked_at([str(loop)])
+
+
+def test_a_checksum_is_told_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("secret")
+    path = str(tmp_path / "key")
+    assert provision_paths.looked_at([path], checksums=False)[path] == {
+        **provision_paths.looked_at([path])[path],
+        "sha256": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "missing"), [("installed", []), ("unpacked", ["haproxy"]), ("config-files", ["haproxy"])]
+)
+def test_a_package_counts_once_its_installation_came_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, missing: list[str]
+) -> None:
+    """As dpkg itself answers, with a database of the test's: it ends with 1 where it does not know one of them."""
+    (tmp_path / "info").mkdir()
+    (tmp_path / "updates").mkdir()
+    about = "Package: haproxy\nStatus: install ok {}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n"
+    (tmp_path / "status").write_text(about.format(status))
+    monkeypatch.setenv("DPKG_ADMINDIR", str(tmp_path))
+    assert provision_paths.missing_packages(["haproxy", "nobody"]) == [*missing, "nobody"]
+    assert provision_paths.missing_packages([]) == []

@@ -1,7 +1,8 @@
 """Ansible callback ``provision_preload``: has ready what workers need before Ansible forks them, one for each task.
 
 A callback is what Ansible loads in its own process before the first task. Modules of Python are loaded once, and
-modules of Ansible that an earlier run has packed need not be packed again.
+modules of Ansible that an earlier run has packed need not be packed again. Imports of ours stand inside functions: an
+ejected lab brings its own copies (``provisioner.ejected``).
 """
 
 from __future__ import annotations
@@ -17,9 +18,6 @@ from ansible import constants, context
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import module_loader, module_utils_loader
 from ansible.release import __version__
-
-from provisioner.runner import packed_modules
-from provisioner.values import paths
 
 DOCUMENTATION = r"""
 name: provision_preload
@@ -51,10 +49,6 @@ MODULES = (
 )
 """What each task that runs a module in a container loads."""
 
-for _module in MODULES:
-    import_module(_module)
-
-
 OF_ROLES_AND_PLAYBOOKS = ("library", "module_utils")
 """Folders that Ansible searches beside a playbook and in a role."""
 
@@ -73,6 +67,14 @@ def searched() -> list[Path]:
         for roles in of_roles:
             folders += sorted(roles.glob(f"*/{name}"))
     return folders
+
+
+def load(folder: Path) -> None:
+    """Load what tasks load; of ours what is in the folder of packages, where an ejected lab has a part alone."""
+    for module in MODULES:
+        is_ours = module.startswith("provisioner.")
+        if not is_ours or folder.joinpath(*module.split(".")).with_suffix(".py").is_file():
+            import_module(module)
 
 
 def is_all(folders: Iterable[Path]) -> bool:
@@ -94,6 +96,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        from provisioner.module_server import packed_modules
+        from provisioner.values import paths
+
+        load(paths.PACKAGE.parent)
         self._searched = searched()
         self._run = Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")
         self._kept: Path | None = None
@@ -105,6 +111,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002  # Ansible's signature
         """Keep what was packed."""
+        from provisioner.module_server import packed_modules
+
         if self._kept is None or not is_all(self._searched):
             return
         try:

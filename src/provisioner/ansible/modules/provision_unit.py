@@ -28,6 +28,7 @@ EXAMPLES = r"""
 RETURN = r"""
 exists: {type: bool, returned: always, description: Whether systemd has such a unit.}
 active: {type: bool, returned: always, description: Whether it runs.}
+enabled: {type: bool, returned: always, description: Whether it starts with the machine.}
 main_pid: {type: int, returned: always, description: "Its main process, 0 when there is none."}
 listeners: {type: list, returned: always, description: "Processes that listen on the port: pid, unit, command."}
 strangers: {type: list, returned: always, description: Those listeners that do not belong to the unit.}
@@ -53,6 +54,7 @@ LISTEN = "0A"
 PROPERTIES = (
     "LoadState",
     "ActiveState",
+    "UnitFileState",
     "SubState",
     "Result",
     "MainPID",
@@ -91,6 +93,7 @@ def look(unit: str, port: int | None, files: Iterable[str]) -> dict[str, Any]:
     return {
         "exists": state["LoadState"] == "loaded",
         "active": state["ActiveState"] == "active",
+        "enabled": state.get("UnitFileState") == "enabled",
         "main_pid": main_pid,
         "listeners": found,
         "strangers": [process for process in found if process["unit"] != unit],
