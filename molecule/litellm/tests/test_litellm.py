@@ -105,7 +105,7 @@ class Lab:
         question = {"model": model, "messages": [{"role": "user", "content": "hi"}], "stream": True}
         headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
         url = f"http://{self.address}:4000/v1/chat/completions"
-        request = urllib.request.Request(url, json.dumps(question).encode(), headers)  # noqa: S310  # http to a container
+        request = urllib.request.Request(url, json.dumps(question).encode(), headers)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         answer: HTTPResponse = opener.open(request, timeout=60)
         return answer
