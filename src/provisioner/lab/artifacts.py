@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MODEL_ROLE = "model_store"
 MODELS_PATH = "/srv/models"
+CACHED_MODEL_BYTES = 64 << 20
+"""Up to this size a stored model is copied into the cache, as a build is: to store it takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
         mounted_at=f"{folder_with(file)}/{model}",
         image=image,
         variables=variables,
-        cacheable=False,
+        cacheable=not file.rest and file.size is not None and file.size <= CACHED_MODEL_BYTES,
         resumable=is_download,
     )
 

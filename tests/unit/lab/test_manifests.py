@@ -1,4 +1,4 @@
-"""The hash by which units say which model they serve is that of the list that the role writes beside it."""
+"""What is stored of a model: the hash of the list beside it, by which units name it, and whether it is copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from provisioner.lab.artifacts import manifest_digest
+from provisioner.lab.artifacts import CACHED_MODEL_BYTES, ModelFile, manifest_digest, stored
+from provisioner.models.sources import ModelPart
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/model_store"
 FILES = [("a" * 64, "x-00001-of-00002.gguf"), ("b" * 64, "x-00002-of-00002.gguf")]
@@ -36,3 +37,21 @@ def test_it_is_the_hash_of_what_the_role_writes(files: list[tuple[str, str]]) ->
     assert content.count("\n") == len(files)
     assert manifest_digest(files) == hashlib.sha256(content.encode()).hexdigest()
     assert manifest_digest(files) != manifest_digest(FILES[::-1])
+
+
+@pytest.mark.parametrize(
+    ("size", "rest", "is_copied"),
+    [
+        (1 << 20, (), True),
+        (CACHED_MODEL_BYTES + 1, (), False),
+        (None, (), False),
+        (1, (ModelPart("/models/2.gguf", "0" * 64),), False),
+    ],
+    ids=["small", "large", "unknown", "of several files"],
+)
+def test_only_a_small_model_is_copied_into_the_cache(
+    size: int | None, rest: tuple[ModelPart, ...], is_copied: bool
+) -> None:
+    """A large one would lie on the disk twice."""
+    file = ModelFile("/models/m.gguf", "m.gguf", "0" * 64, size, rest=rest)
+    assert stored("m", file, "box", "debian/12").cacheable is is_copied
