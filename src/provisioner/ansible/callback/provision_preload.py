@@ -7,6 +7,7 @@ ejected lab brings its own copies (``provisioner.ejected``).
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable
 from importlib import import_module
@@ -108,6 +109,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
             packed_modules.bring(self._kept, self._run)
         except OSError as error:  # they are packed anew
             self._display.v(f"Unable to use modules that were packed before: {error}")
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:  # noqa: ARG002  # Ansible's signature
+        """Leave all that is loaded out of garbage collection, which would have each worker copy the pages of it."""
+        gc.freeze()
 
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002  # Ansible's signature
         """Keep what was packed."""
