@@ -28,3 +28,8 @@ def read_case(file: Path) -> dict[str, Any]:
     """The case's content."""
     case: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
     return case
+
+
+def read_cases(name: str) -> dict[str, Any]:
+    """Return the content of ``tests/cases/<name>.yml``: a table of cases by their names, or several tables."""
+    return read_case(Path(__file__).parent / "cases" / f"{name}.yml")
