@@ -1,7 +1,9 @@
-"""Reads data cases with secrets in them."""
+"""Reads data cases, with secrets and texts of programs in them."""
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ from provisioner.values.state import Secret
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads ``!secret [NAME, VALUE]`` (a value may be left out), and what Ansible has as ``!unsafe`` as a string."""
+    """Reads ``!secret [NAME, VALUE]`` (a value may be left out), and what Ansible has as ``!unsafe`` as a string.
+
+    ``!json`` is a value as the JSON that a program writes, and ``!base64`` is such a text as Ansible reads a file.
+    """
 
 
 def _secret(loader: yaml.SafeLoader, node: yaml.Node) -> Secret:
@@ -20,7 +25,20 @@ def _secret(loader: yaml.SafeLoader, node: yaml.Node) -> Secret:
     return Secret(name, value[0] if value else None)
 
 
+def _json(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return json.dumps(loader.construct_mapping(node, deep=True))
+    assert isinstance(node, yaml.SequenceNode)
+    return json.dumps(loader.construct_sequence(node, deep=True))
+
+
+def _base64(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    return base64.b64encode(_json(loader, node).encode()).decode()
+
+
 _Loader.add_constructor("!secret", _secret)
+_Loader.add_constructor("!json", _json)
+_Loader.add_constructor("!base64", _base64)
 _Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
 
 
