@@ -16,8 +16,6 @@ def brought_up(incus: Incus, folder: Path, name: str, text: str) -> Iterator[Lab
     lab = Lab(folder, incus.environment, "debian/12", "debian/12", name=name)
     lab.write(text)
     lab.provision("destroy", "--prune", "--yes", "--lab", name)
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", name)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", name)

@@ -112,16 +112,26 @@ class Lab:
         self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
         return self.runs[-1]
 
+    def succeeded(self, *arguments: str) -> Ran:
+        """Return a run of the command, which has to succeed."""
+        ran = self.provision(*arguments)
+        assert ran.code == 0, f"{arguments}\n{ran.out[-4000:]}{ran.err[-4000:]}"
+        return ran
+
+    @contextmanager
+    def gone_afterwards(self) -> Iterator[None]:
+        """Delete what an interrupted run of a test left, and all that is there when the block ends; forget the runs."""
+        self.provision("destroy", "--prune", "--yes", "--lab", self.name)
+        self.runs.clear()
+        yield
+        self.succeeded("destroy", "--prune", "--yes", "--lab", self.name)
+
     @contextmanager
     def brought_up(self) -> Iterator[None]:
         """Bring it up, so that its first run is that ``up``, and delete it with all that it shares afterwards."""
-        self.provision("destroy", "--prune", "--yes", "--lab", self.name)  # what an interrupted run of a test left
-        self.runs.clear()
-        first = self.provision("up", "--yes", "--json")
-        assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-        yield
-        ended = self.provision("destroy", "--prune", "--yes", "--lab", self.name, "--json")
-        assert ended.code == 0, ended.out + ended.err
+        with self.gone_afterwards():
+            self.succeeded("up", "--yes", "--json")
+            yield
 
     def provision_of(self, version: Path, *arguments: str) -> Ran:
         """Run the command of another version, by its checkout."""

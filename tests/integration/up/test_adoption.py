@@ -46,14 +46,12 @@ def config(lab: Lab) -> dict[str, str]:
 
 
 def planned(lab: Lab) -> list[tuple[str, str]]:
-    ran = lab.provision("plan", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("plan", "--json")
     return [(line["target"], line["action"]) for line in ran.lines if line["type"] == "planned_change"]
 
 
 def test_the_printed_block_only_adopts(lab: Lab) -> None:
-    printed = lab.provision("import", f"box/{BOX}")
-    assert printed.code == 0, printed.err
+    printed = lab.succeeded("import", f"box/{BOX}")
     written = yaml.safe_load(printed.out)[BOX]
     assert written == {"host": "box", "image": "debian/12", "cpu": 1, "memory": "976562.5KiB", "adopt": True}
     lab.write(HEAD + printed.out)
@@ -100,8 +98,7 @@ def test_it_is_marked_kept_and_configured_and_the_second_run_is_free(lab: Lab) -
     changes = planned(lab)
     assert (BOX, "adopt") in changes
     assert (BOX, "update") in changes
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("up", "--yes")
     now = config(lab)
     assert (now["user.provisioner.lab"], now["limits.cpu"], now["user.mine"]) == (NAME, "2", "yes")
     assert lab.incus("exec", BOX, "--", "cat", "/root/kept") == "precious\n"
@@ -110,15 +107,13 @@ def test_it_is_marked_kept_and_configured_and_the_second_run_is_free(lab: Lab) -
     assert (kept["name"], kept["config"]["limits.cpu"]) == ("provision-1-unproved", "1")
     assert kept["config"]["user.provisioner.lab"] == NAME, "so that one can go back to it"
     assert f"{BOX}/llama_cpp: works" in ran.out
-    again = lab.provision("up", "--json")
-    assert again.code == 0
+    again = lab.succeeded("up", "--json")
     assert {line["type"] for line in again.lines} == {"version", "check", "summary"}
 
 
 def test_where_there_is_none_it_is_created(lab: Lab) -> None:
     lab.write(f"{HEAD}  adopt1-new: {{ adopt: true, cpu: 1 }}\n")
-    ran = lab.provision("up", "--yes", "--json")
-    assert ran.code == 0, ran.out
+    ran = lab.succeeded("up", "--yes", "--json")
     assert ("adopt1-new", "create") in [
         (line["target"], line["action"]) for line in ran.lines if line["type"] == "planned_change"
     ]

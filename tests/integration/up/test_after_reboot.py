@@ -27,11 +27,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab = Lab(tmp_path_factory.mktemp("reboot"), incus_lab.environment, "debian/12", "debian/12", name="reboot")
     lab.write(FILE)
     lab.provision("destroy", "--prune", "--yes", "--lab", "reboot")  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "reboot")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "reboot")
 
 
 def booted(lab: Lab) -> str:
@@ -41,8 +39,7 @@ def booted(lab: Lab) -> str:
 
 def test_what_is_set_up_proves_itself_after_a_start(lab: Lab) -> None:
     before = booted(lab)
-    ran = lab.provision("verify", "--after-reboot", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("verify", "--after-reboot", "--json")
     done = [(one["action"], one["target"]) for one in ran.lines if one["type"] == "apply_complete"]
     assert done == [("stop", ENGINE), ("start", ENGINE)]
     assert booted(lab) != before

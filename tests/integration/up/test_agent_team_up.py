@@ -126,8 +126,7 @@ def joined(events: list[Any], word: str) -> str:
 
 def transcript(lab: Lab) -> list[dict[str, Any]]:
     """The hand-overs that ``logs`` shows."""
-    shown = lab.provision("logs", TEAM)
-    assert shown.code == 0, shown.err
+    shown = lab.succeeded("logs", TEAM)
     return [json.loads(line.partition("transcript ")[2]) for line in shown.out.splitlines() if "transcript {" in line]
 
 
@@ -155,21 +154,17 @@ def test_it_answers_with_its_key_and_nobody_else(lab: Lab) -> None:
 
 
 def test_nothing_is_left_to_do_and_all_is_well(lab: Lab) -> None:
-    planned = lab.provision("plan", "--detailed-exitcode")
-    assert planned.code == 0, planned.out
+    lab.succeeded("plan", "--detailed-exitcode")
     for words in (("verify",), ("audit", TEAM)):
-        looked = lab.provision(*words)
-        assert looked.code == 0, looked.out + looked.err
-    again = lab.provision("up", "--yes", "--json")
-    assert again.code == 0, again.out + again.err
+        lab.succeeded(*words)
+    again = lab.succeeded("up", "--yes", "--json")
     assert not [line for line in again.lines if line["type"] in ("planned_change", "apply_start")]
     assert transcript(lab) == [], "it is off where the file does not want it"
 
 
 def test_hand_overs_pass_the_gateway_and_stand_in_the_journal(lab: Lab, engine: RuleEngine) -> None:
     lab.write(ruled(engine))
-    changed = lab.provision("up", "--yes")
-    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert engine.asked == [], "an upstream is not asked without being wanted"
     status, body = whole(lab, "Who knows?")
     assert status == 200, body

@@ -45,11 +45,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     (lab.folder / "secrets.env").write_text(secrets, encoding="utf-8")
     lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
     lab.runs.clear()
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def findings(ran: Ran) -> list[str]:

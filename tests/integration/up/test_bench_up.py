@@ -92,8 +92,7 @@ def test_nothing_of_it_is_left_and_the_engine_serves(lab: Lab) -> None:
 
 
 def test_what_is_swept_is_measured_with_other_values(lab: Lab) -> None:
-    found = lab.provision(*BENCH, "--trials", "2", "--sweep", "threads=1,2", "--sweep", "cache_k=q8_0")
-    assert found.code == 0, found.out + found.err
+    found = lab.succeeded(*BENCH, "--trials", "2", "--sweep", "threads=1,2", "--sweep", "cache_k=q8_0")
     (result,) = [line for line in found.lines if line["type"] == "result"]
     assert [(one["options"]["t"], one["options"]["ctk"]) for one in result["results"]] == [("1", "q8_0"), ("2", "q8_0")]
     rates = [figure["median"] for one in result["results"] for figure in one["figures"] if figure["name"] == "pp512"]
@@ -109,8 +108,7 @@ def test_what_it_has_no_room_for_is_told(lab: Lab) -> None:
 
 def test_what_clients_of_the_engine_see_is_measured(lab: Lab) -> None:
     asked = ("bench", ENGINE, "--kind", "llm", "--yes", "--json", "--trials", "10", "--tokens", "128", "32")
-    found = lab.provision(*asked, "--depth", "0,512", "--accept")
-    assert found.code == 0, found.out + found.err
+    found = lab.succeeded(*asked, "--depth", "0,512", "--accept")
     (result,) = [line for line in found.lines if line["type"] == "result"]
     plain, deep = result["results"]
     assert [one["name"] for one in plain["figures"]] == ["first token", "pp128", "tg32"]

@@ -54,8 +54,7 @@ def shared(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     yield lab
     lab.write(FILE)
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 @pytest.fixture
@@ -65,8 +64,7 @@ def lab(shared: Lab) -> Lab:
     for stray in ("hand-one", "hand-other"):
         if shared.incus("list", "--format", "csv", "--columns", "n", f"^{stray}$"):
             shared.incus("config", "set", stray, f"user.provisioner.lab={NAME}")
-    ran = shared.provision("up", "--yes", "--prune")
-    assert ran.code == 0, ran.out + ran.err
+    shared.succeeded("up", "--yes", "--prune")
     return shared
 
 
@@ -263,6 +261,5 @@ def test_a_daemon_that_ends_in_the_middle_is_told_and_the_next_run_goes_on(
         prepare(own_incus)
         out, err = run.communicate(timeout=300)
     assert run.returncode == 0 or "Unable to" in err, out + err
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     assert lab.provision("plan", "--detailed-exitcode").code == 0

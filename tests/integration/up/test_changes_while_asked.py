@@ -123,15 +123,13 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.provision("destroy", "--prune", "--yes", "--lab", "asked")  # what an interrupted run of this test left
     made(lab)
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "asked")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "asked")
 
 
 def made(lab: Lab, **parts: str) -> None:
     """Have the lab as its file says with these parts."""
     lab.write(file(**parts))
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
 
 
 def while_asked(lab: Lab, happening: Callable[[], object], models: str = "fast,code") -> dict[str, Any]:
@@ -175,8 +173,7 @@ def assert_nothing_is_refused_over(lab: Lab, changes: Sequence[Change]) -> None:
     assert set(became) == {"whole", "slowest"}, became
     assert became["slowest"] < QUEUE_S
     assert became["whole"] > 10 * len(ran)
-    verified = lab.provision("verify")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("verify")
 
 
 @pytest.mark.guarantee("answers")

@@ -103,10 +103,8 @@ def test_the_copy_has_what_was_written_and_an_identity_of_its_own(lab: Lab) -> N
 
 def test_both_are_measured_and_held_against_each_other(lab: Lab) -> None:
     for container in (ENGINE, COPY):
-        found = lab.provision("bench", container, "--kind", "llm", "--yes", "--trials", "10", "--tokens", "64", "16")
-        assert found.code == 0, found.out + found.err
-    compared = lab.provision("bench", "--compare", ENGINE, COPY, "--json")
-    assert compared.code == 0, compared.err
+        lab.succeeded("bench", container, "--kind", "llm", "--yes", "--trials", "10", "--tokens", "64", "16")
+    compared = lab.succeeded("bench", "--compare", ENGINE, COPY, "--json")
     (result,) = [line for line in compared.lines if line["type"] == "result"]
     assert [one["name"] for one in result["compared"]] == ["first token", "pp64", "tg16"]
     told = lab.provision("bench", ENGINE, "--compare", "last", COPY).out
@@ -128,8 +126,7 @@ def test_what_is_refused_leaves_everything_as_it_is(lab: Lab) -> None:
 
 
 def test_destroying_it_leaves_file_and_lab_as_they_were(lab: Lab) -> None:
-    gone = lab.provision("destroy", COPY, "--yes", "--lab", NAME)
-    assert gone.code == 0, gone.err
+    lab.succeeded("destroy", COPY, "--yes", "--lab", NAME)
     assert (lab.folder / "homelab.yml").read_text() == FILE
     assert [one["name"] for one in lab.made()] == [ENGINE]
     assert lab.provision("plan", "--detailed-exitcode").code == 0

@@ -82,10 +82,8 @@ def found(penny: Any, file: str) -> list[str]:
 def test_it_is_proved_and_leaves_nothing_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
     checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
     assert checks["papers-web/open_webui"] is True
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
-    verified = lab.provision("verify")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("plan", "--detailed-exitcode")
+    lab.succeeded("verify")
     assert kept(lab) == set()
     assert sh(lab, "papers-web", "ls /var/lib/open-webui/uploads") == ""
 
@@ -116,16 +114,14 @@ def test_an_engine_that_is_gone_is_found_with_what_is_said(lab: Lab) -> None:
 
 def test_the_engine_itself_is_asked_where_the_file_says_so_and_people_are_told(lab: Lab, penny: Any) -> None:
     write(lab, ENGINE)
-    changed = lab.provision("up", "--yes")
-    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    lab.succeeded("up", "--yes")
     logs = "".join(log.read_text(encoding="utf-8") for log in (lab.folder / ".provision").rglob("*.log"))
     assert "Documents were made searchable by find, and now are by vectors" in " ".join(logs.split())
     now = penny.mapping("GET", "/api/v1/retrieval/embedding")
     assert now["openai_config"] == {"url": "http://papers-embeds.incus:8080/v1", "key": ENGINE_KEY}
     (document,) = penny.mapping("GET", "/api/v1/files/")["items"]
     assert found(penny, document["id"]) == [TEXT], "it is the same model"
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
+    lab.succeeded("plan", "--detailed-exitcode")
 
 
 def test_no_secret_was_seen(lab: Lab) -> None:

@@ -42,8 +42,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write_site(SITE)
     (lab.folder / "homelab.yml").write_text(FILE, encoding="utf-8")
     lab.provision("destroy", "--prune", "--yes", "--lab", "e2ebrowser")  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes")
     inside(lab, "sh", "-c", INSTALL)
     lab.incus("file", "push", str(SERVICE), "hello/usr/local/lib/service.py")
     address = lab.incus("exec", "door", "--", "hostname", "-I").split()[0]
@@ -51,8 +50,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     inside(lab, "systemd-run", "--quiet", "--unit=chat", "python3", "/usr/local/lib/service.py", "9000")
     inside(lab, "sh", "-c", "mkdir -p /root/.pki/nssdb && certutil -d sql:/root/.pki/nssdb -N --empty-password")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "e2ebrowser")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2ebrowser")
 
 
 def inside(lab: DoorLab, *words: str) -> str:

@@ -23,17 +23,14 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab = DoorLab(tmp_path_factory.mktemp("door"), environment, "debian/12", "debian/12", name="e2edoor")
     lab.write_site(SITE)
     lab.provision("destroy", "--prune", "--yes", "--lab", "e2edoor")  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "e2edoor")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2edoor")
 
 
 def nothing_to_do(lab: DoorLab) -> None:
     """Fail where a plan has something to say."""
-    plan = lab.provision("plan", "--detailed-exitcode")
-    assert plan.code == 0, plan.out + plan.err
+    lab.succeeded("plan", "--detailed-exitcode")
 
 
 def test_a_browser_that_trusts_the_root_sees_the_service(lab: DoorLab) -> None:
@@ -58,8 +55,7 @@ def test_a_certificate_that_is_due_is_drift_and_the_next_up_mends_it(lab: DoorLa
 def test_another_site_is_taken_up_without_a_new_process(lab: DoorLab) -> None:
     process = lab.incus("exec", "door", "--", "systemctl", "show", "--value", "-p", "MainPID", "door.service")
     lab.write_site(OTHER)
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out + done.err
+    lab.succeeded("up", "--yes")
     assert lab.page(OTHER).strip() == HELLO
     with pytest.raises(ssl.SSLError):
         lab.page(SITE)

@@ -46,8 +46,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert first.code == 0, first.out[-4000:] + first.err[-4000:]
     assert lab.look() == {}
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "drift")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "drift")
 
 
 @pytest.fixture
@@ -236,8 +235,7 @@ def test_without_a_rollback_it_stays_broken_until_it_is_brought_back_by_hand(bro
     assert "left as it is" in ran.err
     with pytest.raises(OSError, match=r"[Rr]efused"):
         broken.ask(ENGINE, 8080, "tiny", ENGINE_KEY)
-    ran = broken.provision("rollback", ENGINE, "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    broken.succeeded("rollback", ENGINE, "--yes")
     asked = {f"{ENGINE}/llama_cpp": ("extra_arguments changed in the file",)}
     wait_until(lambda: broken.look() == asked)
     wait_until(lambda: broken.incus("list", "--format", "csv", "--columns", "4", f"^{ENGINE}$").strip() != "")

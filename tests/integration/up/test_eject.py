@@ -34,8 +34,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
     try:
-        ran = lab.provision("up", "--yes")
-        assert ran.code == 0, ran.out + ran.err
+        lab.succeeded("up", "--yes")
         yield lab
     finally:
         ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
@@ -45,8 +44,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def ejected(lab: Lab) -> Path:
     """The folder that was ejected."""
-    ran = lab.provision("eject", "out", "homelab.yml")
-    assert ran.code == 0, ran.err
+    lab.succeeded("eject", "out", "homelab.yml")
     return lab.folder / "out"
 
 

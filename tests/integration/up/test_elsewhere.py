@@ -29,11 +29,9 @@ def lab(far_incus: FarIncus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     lab = elsewhere_lab(far_incus, tmp_path_factory.mktemp("elsewhere"))
     lab.provision("destroy", "--prune", "--yes", "--lab", lab.name)  # what an interrupted run of this test left
     lab.runs.clear()
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes", "--json")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
 
 
 def test_every_service_is_proved(lab: Lab) -> None:
@@ -49,14 +47,12 @@ def test_a_completion_comes_through_the_gateway(lab: Lab) -> None:
 
 def test_nothing_is_left_to_do(lab: Lab) -> None:
     assert lab.provision("plan", "--detailed-exitcode").code == 0
-    ran = lab.provision("status", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("status", "--json")
     seen = {line["name"]: line for line in ran.lines if line["type"] == "container"}
     assert {name: one["address"] for name, one in seen.items()} == {
         name: lab.address(name) for name in ("far-llama", "far-gateway")
     }
-    proved = lab.provision("verify")
-    assert proved.code == 0, proved.out + proved.err
+    lab.succeeded("verify")
 
 
 def test_clients_are_told_the_address_of_the_machine_that_shows_the_gateway(lab: Lab) -> None:
@@ -65,24 +61,21 @@ def test_clients_are_told_the_address_of_the_machine_that_shows_the_gateway(lab:
 
 
 def test_doctor_looks_at_the_host_by_its_api(lab: Lab) -> None:
-    ran = lab.provision("doctor")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("doctor")
     assert "debian/12-bare is there" in ran.out
 
 
 def test_a_stopped_engine_is_found_and_mended(lab: Lab) -> None:
     lab.incus("exec", "far-llama", "--", "systemctl", "stop", "llama-server")
     assert lab.provision("verify").code == 3
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     assert lab.ask("far-gateway", 4000, "fast", MASTER_KEY).status == 200
 
 
 def test_a_snapshot_is_gone_back_to(lab: Lab) -> None:
     assert lab.provision("snapshot", "far-llama", "--name", "before").code == 0
     lab.incus("exec", "far-llama", "--", "touch", "/root/later")
-    ran = lab.provision("rollback", "far-llama", "--to", "before", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("rollback", "far-llama", "--to", "before", "--yes")
     assert "later" not in lab.incus("exec", "far-llama", "--", "ls", "/root")
 
 
@@ -118,8 +111,7 @@ def test_neither_the_key_nor_a_secret_is_written_or_said(lab: Lab, far_incus: Fa
 
 
 def test_destroy_leaves_nothing(lab: Lab) -> None:
-    ran = lab.provision("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
     assert lab.made() == []
     volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))
     assert [one["name"] for one in volumes if one["type"] == "custom"] == []

@@ -143,13 +143,11 @@ def test_a_text_as_long_as_the_context_gets_its_vector(lab: Lab) -> None:
 
 
 def test_verify_proves_it_again(lab: Lab) -> None:
-    again = lab.provision("verify", "--json")
-    assert again.code == 0, again.out[-4000:] + again.err[-4000:]
+    lab.succeeded("verify", "--json")
 
 
 def test_a_full_up_changes_nothing(lab: Lab) -> None:
-    ran = lab.provision("up", "--yes", "--full")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes", "--full")
     newest = max((lab.folder / ".provision" / "logs").glob("*-site.log"), key=lambda file: file.stat().st_mtime)
     recap = [line for line in newest.read_text(encoding="utf-8").splitlines() if "changed=" in line]
     assert len(recap) == 4
@@ -158,22 +156,19 @@ def test_a_full_up_changes_nothing(lab: Lab) -> None:
 
 def test_a_server_that_is_changed_is_tried_beside_the_one_that_serves(lab: Lab) -> None:
     lab.write(FILE.replace("parallel: 2", "parallel: 1"))
-    changed = lab.provision("up", "--yes", "--json")
-    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    lab.succeeded("up", "--yes", "--json")
     assert is_well("rerank", asked(lab, ENGINES["rerank"], "rerank", "ranks"))
 
 
 def test_an_alias_whose_engine_does_not_think_fails_the_gateways_proof(lab: Lab) -> None:
     """``builtin:tiny`` has a chat template that knows no thoughts."""
     lab.write(FILE.replace("builtin:tiny-thinking", "builtin:tiny"))
-    changed = lab.provision("up", "--yes")
-    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    lab.succeeded("up", "--yes")
     found = lab.provision("verify")
     assert found.code == 3, found.out[-4000:] + found.err[-4000:]
     assert "batch: it is to think (`thinking: on`), and no thought came" in " ".join((found.out + found.err).split())
     lab.write(FILE)
-    mended = lab.provision("up", "--yes")
-    assert mended.code == 0, mended.out[-4000:] + mended.err[-4000:]
+    lab.succeeded("up", "--yes")
 
 
 def test_a_model_that_orders_nothing_is_refused_before_anything_is_touched(lab: Lab) -> None:

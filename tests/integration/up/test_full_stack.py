@@ -87,20 +87,16 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         push = ("file", "push", "--quiet", "--recursive", "--create-dirs", str(made / "standin.git"))
         lab.incus(*push, f"voice{PLACE}/")
         write(lab, with_vllm(mirror, kokoro))
-        locked = lab.provision("lock", "--from", str(WHEELS))
-        assert locked.code == 0, locked.out + locked.err
-        up = lab.provision("up", "--yes", "--json")
-        assert up.code == 0, up.out[-4000:] + up.err[-4000:]
+        lab.succeeded("lock", "--from", str(WHEELS))
+        lab.succeeded("up", "--yes", "--json")
         yield lab
-        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-        assert ended.code == 0, ended.out + ended.err
+        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def test_all_of_it_was_proved_by_one_command_and_the_next_has_nothing_to_do(lab: Lab) -> None:
     checks = {line["target"]: line["ok"] for line in lab.runs[-1].lines if line["type"] == "check"}
     assert checks == dict.fromkeys(SERVICES, True)
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
+    lab.succeeded("plan", "--detailed-exitcode")
 
 
 def test_a_real_browser_was_answered_by_vllm(lab: Lab) -> None:

@@ -57,15 +57,13 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write(file("1h"))
     lab.provision("destroy", "--prune", "--yes", "--lab", "idle")  # what an interrupted run of this test left
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "idle")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "idle")
 
 
 def made(lab: Lab, text: str) -> None:
     """Have the lab as this file says."""
     lab.write(text)
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out[-3000:] + ran.err[-3000:]
+    lab.succeeded("up", "--yes")
 
 
 def fallen_asleep(lab: Lab) -> None:
@@ -139,8 +137,7 @@ def test_four_minutes_of_scrapes_and_a_gateway_do_not_wake_it(lab: Lab) -> None:
     for container, words in pages.items():
         sh(lab, container, f"{program} systemd-run --quiet --unit scrapes --collect python3 /run/scrapes.py {words}")
     for verb in (("plan", "--detailed-exitcode"), ("status",), ("verify",), ("up", "--yes")):
-        ran = lab.provision(*verb)
-        assert ran.code == 0, ran.out + ran.err
+        lab.succeeded(*verb)
     for container in pages:
         sh(lab, container, "timeout 300 sh -c 'while systemctl is-active --quiet scrapes; do sleep 0.5; done'")
     assert starts(lab) == before

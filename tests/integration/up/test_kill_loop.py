@@ -45,8 +45,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def destroy(lab: Lab) -> None:
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "kill")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "kill")
 
 
 def names(lab: Lab) -> set[str]:
@@ -60,8 +59,7 @@ def names(lab: Lab) -> set[str]:
 def check_whole(lab: Lab) -> None:
     """Everything is there once, works, and nothing of the killed run is left."""
     assert names(lab) == {"kill-llama", "kill-gateway"}
-    planned = lab.provision("plan", "--detailed-exitcode")
-    assert planned.code == 0, planned.out + planned.err
+    lab.succeeded("plan", "--detailed-exitcode")
     verified = lab.provision("status", "--json")
     health = [one["healthy"] for line in verified.lines if line["type"] == "container" for one in line["services"]]
     assert health == [True, True]
@@ -101,8 +99,7 @@ def test_an_interrupted_run_ends_in_order_and_is_brought_to_its_end(lab: Lab, nu
     assert list((lab.folder / ".provision").glob("run-*")) == []
     profiles = lab.incus("profile", "list", "--format", "csv")
     assert "provisioner-lock-kill" not in profiles
-    again = lab.provision("up", "--yes")
-    assert again.code == 0, again.out[-3000:] + again.err[-3000:]
+    again = lab.succeeded("up", "--yes")
     assert "did not come to its end" in again.err
     check_whole(lab)
 

@@ -37,8 +37,7 @@ def lab(incus_lab: Incus, tmp_path: Path) -> Iterator[Lab]:
 
 
 def well(lab: Lab, *words: str) -> None:
-    ended = lab.provision(*words)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded(*words)
 
 
 def state(lab: Lab) -> str:
@@ -68,8 +67,7 @@ def test_a_rollback_that_was_killed_with_its_container_stopped_has_it_run_again(
         run.send_signal(signal.SIGKILL)
         assert run.wait(60) == -signal.SIGKILL
     assert "provisioner-unfinished-killback_killback-one" in left(lab)
-    again = lab.provision(*ROLLBACK)
-    assert again.code == 0, again.out + again.err
+    again = lab.succeeded(*ROLLBACK)
     assert "it ran until a rollback of it was interrupted, and is started" in again.out
     assert state(lab) == "Running"
     assert lab.incus("exec", NAME, "--", "ls", "-A", "/root").find("broken") == -1

@@ -51,11 +51,9 @@ def lab(card: Card, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) 
         with_registry(lab)
         lab.write_file(text=CARD_FILE.replace("PCI", card.pci))
         lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-        first = lab.provision("up", "--yes")
-        assert first.code == 0, first.out[-2500:] + first.err[-2500:]
+        lab.succeeded("up", "--yes")
         yield lab
-        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-        assert ended.code == 0, ended.out + ended.err
+        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
     finally:
         environment = {**incus_lab.environment, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
         subprocess.run(

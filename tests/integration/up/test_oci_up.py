@@ -116,11 +116,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         lab.write_file()
         lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
         lab.runs.clear()
-        first = lab.provision("up", "--yes", "--json")
-        assert first.code == 0, first.out[-2500:] + first.err[-2500:]
+        lab.succeeded("up", "--yes", "--json")
         yield lab
-        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-        assert ended.code == 0, ended.out + ended.err
+        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME, "--json")
     finally:
         environment = {**incus_lab.environment, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
         subprocess.run(
@@ -131,13 +129,10 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: ImageLab) -> None:
     checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
     assert checks == {"image/oci": True}
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
+    lab.succeeded("plan", "--detailed-exitcode")
     lab.incus("stop", BESIDE)  # what runs needs no registry
-    verified = lab.provision("verify")
-    assert verified.code == 0, verified.out + verified.err
-    audited = lab.provision("audit")
-    assert audited.code == 0, audited.out + audited.err
+    lab.succeeded("verify")
+    lab.succeeded("audit")
     lab.incus("start", BESIDE)
 
 
@@ -164,13 +159,11 @@ def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab
     subprocess.run(["timeout", "60", "bash", "-c", wait], check=True, timeout=60)
     sh(lab, "image", "touch /var/lib/oci/volumes/data/kept")
     lab.write_file("second")
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert lab.asked("/health") == (200, "second\n")
     lab.incus("stop", BESIDE)
     lab.write_file("first")
-    back = lab.provision("up", "--yes")
-    assert back.code == 0, back.out[-4000:] + back.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert lab.asked("/health") == (200, "first\n")
     assert "kept" in sh(lab, "image", "ls /var/lib/oci/volumes/data").split()
     lab.incus("start", BESIDE)
@@ -188,8 +181,7 @@ def test_what_cannot_run_here_is_refused_and_the_one_that_runs_stays(lab: ImageL
     assert words in " ".join((refused.out + refused.err).split())
     assert lab.asked("/health") == (200, "first\n")
     lab.write_file("first")
-    mended = lab.provision("up", "--yes")
-    assert mended.code == 0, mended.out[-4000:] + mended.err[-4000:]
+    lab.succeeded("up", "--yes")
 
 
 WITH_HTTP = """        image_port: 80
@@ -207,8 +199,7 @@ WITHOUT_HTTP = """        expose: lan
 def test_an_image_that_speaks_no_http_is_proved_by_its_command(lab: ImageLab) -> None:
     assert WITH_HTTP in FILE
     lab.write_file(text=FILE.replace(WITH_HTTP, WITHOUT_HTTP))
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert lab.asked("/hidden", key=None, port=1883) == (200, "hidden\n")
     with pytest.raises(urllib.error.URLError):
         lab.asked("/health")
@@ -217,17 +208,14 @@ def test_an_image_that_speaks_no_http_is_proved_by_its_command(lab: ImageLab) ->
     heard = "/var/lib/oci/volumes/data/heard"
     sh(lab, "image", f"timeout 20 sh -c 'until grep -q \"from the house\" {heard}; do sleep 0.1; done'")
     for words in (("plan", "--detailed-exitcode"), ("verify",), ("audit",), ("status",)):
-        looked = lab.provision(*words)
-        assert looked.code == 0, (words, looked.out, looked.err)
+        lab.succeeded(*words)
     lab.write_file()
-    back = lab.provision("up", "--yes")
-    assert back.code == 0, back.out[-4000:] + back.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert lab.asked("/health") == (200, "first\n")
 
 
 def test_it_starts_with_its_container(lab: ImageLab) -> None:
-    verified = lab.provision("verify", "--after-reboot")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("verify", "--after-reboot")
 
 
 def test_a_socket_of_podman_is_a_finding(lab: ImageLab) -> None:
@@ -235,8 +223,7 @@ def test_a_socket_of_podman_is_a_finding(lab: ImageLab) -> None:
     found = lab.provision("plan", "--detailed-exitcode")
     assert found.code == 2, found.out
     assert "podman.socket" in found.out
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert sh(lab, "image", "systemctl is-enabled podman.socket || true").strip() == "masked"
 
 

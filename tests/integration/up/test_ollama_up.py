@@ -92,20 +92,16 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         lab.write_file()
         lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
         lab.runs.clear()
-        first = lab.provision("up", "--yes", "--json")
-        assert first.code == 0, first.out[-2500:] + first.err[-2500:]
+        lab.succeeded("up", "--yes", "--json")
         yield lab
-        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-        assert ended.code == 0, ended.out + ended.err
+        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME, "--json")
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: OllamaLab) -> None:
     checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
     assert checks == {"amd/ollama": True, "gateway/litellm": True}
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
-    verified = lab.provision("verify")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("plan", "--detailed-exitcode")
+    lab.succeeded("verify")
 
 
 @pytest.mark.parametrize("alias", ["fast", "quick"])
@@ -132,15 +128,13 @@ def test_what_is_open_is_a_finding(lab: OllamaLab) -> None:
     found = lab.provision("verify")
     assert found.code == 3, found.out
     assert "these answer without a key: " in found.out + found.err
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert lab.asked("/api/tags", key=None)[0] == 401
 
 
 def test_a_changed_option_is_an_exchange_and_a_changed_digest_is_refused(lab: OllamaLab) -> None:
     lab.write_file(keep="1h")
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     environment = lab.incus("exec", "amd", "--", "systemctl", "show", "ollama.service", "--property=Environment")
     assert "OLLAMA_KEEP_ALIVE=1h" in environment
     lab.write_file(keep="1h", digest="c" * 64)

@@ -97,10 +97,8 @@ def test_keys_stand_in_one_file_and_in_nothing_that_was_written_or_printed(lab: 
 
 
 def test_what_it_opens_is_on_its_page_and_a_second_run_has_nothing_to_do(lab: Lab) -> None:
-    looked = lab.provision("audit", "pipes-server")
-    assert looked.code == 0, looked.out + looked.err
-    again = lab.provision("up", "--yes", "--json")
-    assert again.code == 0, again.out + again.err
+    lab.succeeded("audit", "pipes-server")
+    again = lab.succeeded("up", "--yes", "--json")
     assert not [line for line in again.lines if line["type"] in ("planned_change", "apply_start")]
 
 
@@ -120,8 +118,7 @@ def test_a_file_that_cannot_be_loaded_is_told_with_its_line_and_what_was_proved_
 def test_another_file_is_served_beside_it_and_one_that_is_no_longer_named_is_gone(lab: Lab) -> None:
     text = (lab.folder / "homelab.yml").read_text(encoding="utf-8")
     lab.write(text.replace("[agents/team.py]", "[agents/many.py]"))
-    changed = lab.provision("up", "--yes", "--json")
-    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    lab.succeeded("up", "--yes", "--json")
     assert inside(lab, "ls", "/etc/pipelines/served").split() == ["many", "many.py"]
     assert status(lab, "many.loud") == 200
     assert status(lab, "team") == 404

@@ -143,8 +143,7 @@ def test_a_run_that_is_killed_leaves_an_engine_that_up_starts_again(lab: Lab) ->
     tried = killed_in_its_second_try(lab)
     assert len(tried) == 2
     assert lab.incus("exec", ENGINE, "--", "systemctl", "is-active", "llama-server", check=False).strip() != "active"
-    mended = lab.provision("up", "--yes")
-    assert mended.code == 0, mended.out + mended.err
+    lab.succeeded("up", "--yes")
     assert lab.ask(ENGINE, 8080, "deep", ENGINE_KEY).status == 200
     assert lab.incus("exec", ENGINE, "--", "systemctl", "is-active", TRIAL, check=False).strip() != "active"
     KILLED[:] = tried
@@ -184,15 +183,13 @@ def test_the_ceiling_of_its_memory_is_found_and_whoever_asks_meanwhile_is_answer
 def test_nothing_of_it_is_left_and_the_engine_serves_with_what_was_found(lab: Lab) -> None:
     left = lab.incus("exec", ENGINE, "--", "sh", "-c", "ls /run/systemd/system/ | grep provision-trial || true")
     assert left == ""
-    changed = lab.provision("up", "--yes")
-    assert changed.code == 0, changed.out + changed.err
+    lab.succeeded("up", "--yes")
     assert lab.provision("plan", "--detailed-exitcode").code == 0
     assert lab.provision("verify").code == 0
 
 
 def test_the_next_run_knows_it(lab: Lab) -> None:
-    again = lab.provision("probe", ENGINE, *RANGE, "--write")
-    assert again.code == 0, again.out + again.err
+    again = lab.succeeded("probe", ENGINE, *RANGE, "--write")
     assert f"for {ENGINE}/llama_cpp." in again.out
     assert "already" in again.out
 

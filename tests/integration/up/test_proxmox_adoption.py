@@ -59,30 +59,25 @@ def lab(
     provider.client.put(*provider.path(provider.vmid(BOX, BOX), "config"), delete="description,tags")
     lab.write(f"{head}  {NEW}: {{}}\n")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def planned(lab: Lab) -> list[tuple[str, str]]:
-    ran = lab.provision("plan", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("plan", "--json")
     return [(line["target"], line["action"]) for line in ran.lines if line["type"] == "planned_change"]
 
 
 def test_it_is_printed_pasted_adopted_and_then_free(lab: Lab, head: str, provider: ProxmoxProvider) -> None:
-    printed = lab.provision("import", f"pve1/{provider.vmid(BOX, BOX)}")
-    assert printed.code == 0, printed.err
+    printed = lab.succeeded("import", f"pve1/{provider.vmid(BOX, BOX)}")
     assert yaml.safe_load(printed.out)[BOX]["image"] == "debian/12", "what runs in it says so"
     lab.write(head + printed.out)
     assert planned(lab) == [(BOX, "adopt")]
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     found = provider.observe(NAME).instance(BOX)
     assert found is not None
     assert [one.name for one in found.snapshots] == ["provision-1-unproved"]
     assert provider.execute(BOX, ["cat", "/root/kept"]).stdout == b"precious"
-    again = lab.provision("up", "--json")
-    assert again.code == 0
+    again = lab.succeeded("up", "--json")
     assert {line["type"] for line in again.lines} == {"version", "summary"}
 
 
@@ -90,10 +85,8 @@ def test_what_is_ejected_runs_without_this_package_and_changes_nothing(
     lab: Lab, head: str, pve_host: PveHost, ansible: Path
 ) -> None:
     lab.write(f"{head}  {NEW}: {{ cpu: 1, proxmox: {{ onboot: false }} }}\n")
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
-    ran = lab.provision("eject", "out")
-    assert ran.code == 0, ran.err
+    lab.succeeded("up", "--yes")
+    lab.succeeded("eject", "out")
     folder = lab.folder / "out"
     said = play(ansible, folder, "site.yml", environment={})
     assert said.endswith("rc=0"), said

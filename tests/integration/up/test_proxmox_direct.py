@@ -76,8 +76,7 @@ def lab(pve_host: PveHost, text: str, tmp_path_factory: pytest.TempPathFactory) 
     lab = Lab(folder, {**environment, "XDG_STATE_HOME": str(folder / "state")}, "", "", name=NAME)
     lab.write(text)
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def refused(ran: Ran) -> str:
@@ -100,8 +99,7 @@ def test_a_template_without_sshd_is_told_with_what_to_install(lab: Lab, inside: 
 
 def test_then_up_works_through_it(lab: Lab, inside: Callable[[str], str], pve_host: PveHost) -> None:
     calls = len(pve_host.pct.asked)
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     assert sum(one[0] == "exec" for one in pve_host.pct.asked[calls:]) < 8, "Ansible went through the node"
     assert logins(inside) >= 2, "one for the trial, one for Ansible"
     commands = pve_host.ssh.commands
@@ -136,8 +134,7 @@ def test_it_is_reached_through_the_node_where_the_file_says_so(
 ) -> None:
     lab.write(text.replace("transport: ssh", "transport: jump"))
     before = logins(inside)
-    ran = lab.provision("up", "--full", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--full", "--yes")
     assert logins(inside) > before
     assert (lab.folder / f"state/provisioner/{NAME}/ssh/id_ed25519").stat().st_mode & 0o777 == 0o600
     lab.write(text)
@@ -148,19 +145,16 @@ def test_a_service_is_made_drifts_and_is_mended(
     lab: Lab, pve_host: PveHost, inside: Callable[[str], str], ansible: Path, tmp_path: Path
 ) -> None:
     lab.write(FILE.format(page=pve_host.page, services=ENGINE))
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     inside(f"echo '# by hand' >>{UNIT}")
     changes = [one for one in lab.provision("plan", "--json").lines if one["type"] == "planned_change"]
     assert [(one["target"], one["action"]) for one in changes] == [(f"{BOX}/llama_cpp", "configure")]
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     assert lab.provision("plan", "--detailed-exitcode").code == 0
     assert lab.provision("verify").code == 0
     assert lab.provision("exec", BOX, "--", "echo", "hello").out == "hello\n"
     folder = tmp_path / "ejected"
-    ran = lab.provision("eject", str(folder))
-    assert ran.code == 0, ran.err
+    lab.succeeded("eject", str(folder))
     assert "ansible_connection: ssh" in (folder / "hosts.yml").read_text(encoding="utf-8")
     said = play(ansible, folder, "verify.yml", environment={"PROVISION_SECRET_ENGINE_KEY": ENGINE_KEY})
     assert said.endswith("\nrc=0"), said

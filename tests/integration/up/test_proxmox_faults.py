@@ -53,8 +53,7 @@ def lab(host: PveHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
     lab = Lab(tmp_path_factory.mktemp(NAME), environment, "", "", name=NAME)
     lab.write(FILE.format(page=host.page))
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
     assert boxes(host) == []
 
 
@@ -85,8 +84,7 @@ def up_meets(host: PveHost, lab: Lab, fault: Callable[[], None], mend: Callable[
 
 def ends_right(host: PveHost, lab: Lab) -> None:
     """The next ``up`` has one container as the file says, and then there is nothing to do."""
-    again = lab.provision("up", "--yes")
-    assert again.code == 0, again.out + again.err
+    lab.succeeded("up", "--yes")
     (box,) = boxes(host)
     assert "lock" not in box.config
     assert host.containers.running_s(box.vmid) is not None

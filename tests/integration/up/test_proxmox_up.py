@@ -57,11 +57,9 @@ def lab(pve_host: PveHost, text: str, tmp_path_factory: pytest.TempPathFactory) 
     }
     lab = Lab(tmp_path_factory.mktemp(NAME), environment, "debian/12", "debian/12", name=NAME)
     lab.write(text)
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def _token(pve_host: PveHost) -> str:
@@ -105,8 +103,7 @@ def _answers(provider: ProxmoxProvider, name: str = ENGINE) -> bool:
 
 
 def _planned(lab: Lab) -> list[tuple[str, str, str]]:
-    ran = lab.provision("plan", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("plan", "--json")
     return [(one["target"], one["action"], one["reason"]) for one in ran.lines if one["type"] == "planned_change"]
 
 
@@ -136,8 +133,7 @@ def test_more_memory_needs_no_other_container(lab: Lab, text: str, provider: Pro
     vmid = provider.vmid(ENGINE, ENGINE)
     lab.write(text.replace("memory: 1GiB", "memory: 1536MiB"))
     assert [one[:2] for one in _planned(lab)] == [(ENGINE, "update")]
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.err
+    lab.succeeded("up", "--yes")
     assert provider.vmid(ENGINE, ENGINE) == vmid
     assert _engine(provider).memory == 1536 * 2**20
     lab.write(text)
@@ -149,8 +145,7 @@ def test_what_is_changed_by_hand_is_named_and_mended(lab: Lab, provider: Proxmox
     ((target, action, reason),) = _planned(lab)
     assert (target, action) == (f"{ENGINE}/llama_cpp", "configure")
     assert "/etc/systemd/system/llama-server.service" in reason
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.err
+    lab.succeeded("up", "--yes")
     assert _planned(lab) == []
     assert _answers(provider)
 
@@ -174,8 +169,7 @@ def test_another_option_is_tried_in_a_copy_which_is_gone_again_afterwards(
 ) -> None:
     guests, vmid = pve_host.double.world.guests, provider.vmid(ENGINE, ENGINE)
     config, started = dict(guests[vmid].config), _started(provider, ENGINE)
-    made = lab.provision("clone", ENGINE, COPY, "--set", "services.llama_cpp.ubatch=128", "--yes")
-    assert made.code == 0, made.out[-3000:] + made.err[-3000:]
+    made = lab.succeeded("clone", ENGINE, COPY, "--set", "services.llama_cpp.ubatch=128", "--yes")
     assert f"{COPY} is a copy of {ENGINE} with services.llama_cpp.ubatch=128, and has proved itself" in made.out
     written = (lab.folder / "homelab.yml").read_text(encoding="utf-8")
     assert f"  {COPY}:\n    copy_of: {ENGINE}\n" in written
@@ -189,8 +183,7 @@ def test_another_option_is_tried_in_a_copy_which_is_gone_again_afterwards(
     assert _answers(provider, COPY)
     assert _planned(lab) == []
     assert lab.provision("verify").code == 0
-    gone = lab.provision("destroy", COPY, "--yes", "--lab", NAME)
-    assert gone.code == 0, gone.out + gone.err
+    lab.succeeded("destroy", COPY, "--yes", "--lab", NAME)
     assert copied not in guests
     assert (lab.folder / "homelab.yml").read_text(encoding="utf-8") == text
     assert _planned(lab) == []

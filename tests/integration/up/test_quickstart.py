@@ -36,11 +36,9 @@ def lab(request: pytest.FixtureRequest, incus_lab: Incus, tmp_path_factory: pyte
     INJECTED.unlink(missing_ok=True)
     lab.provision("destroy", "--prune", "--yes", "--lab", "e2e")  # what an interrupted run of this test left
     lab.runs.clear()
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes", "--json")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
 
 
 def test_the_stream_tells_the_whole_run(lab: Lab) -> None:
@@ -81,8 +79,7 @@ def test_nothing_in_the_file_was_run_as_a_template(lab: Lab) -> None:
 
 
 def test_status_says_that_all_is_well(lab: Lab) -> None:
-    ran = lab.provision("status", "--json")
-    assert ran.code == 0
+    ran = lab.succeeded("status", "--json")
     seen = {line["name"]: line for line in ran.lines if line["type"] == "container"}
     assert set(seen) == {"gateway", "llama", "spare"}
     for name, one in seen.items():
@@ -103,16 +100,14 @@ def site_logs(lab: Lab) -> list[Path]:
 def test_a_second_up_looks_and_runs_no_ansible(lab: Lab) -> None:
     before = site_logs(lab)
     assert lab.provision("plan", "--detailed-exitcode").code == 0
-    ran = lab.provision("up")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("up")
     assert "ok   gateway/litellm: works" in ran.out
     assert site_logs(lab) == before
 
 
 def test_a_full_up_changes_nothing(lab: Lab) -> None:
     before = lab.made()
-    ran = lab.provision("up", "--yes", "--full")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes", "--full")
     log = site_logs(lab)[-1]
     recap = [line for line in log.read_text(encoding="utf-8").splitlines() if "changed=" in line]
     assert len(recap) == 3
@@ -162,10 +157,8 @@ def test_when_the_first_engine_stops_the_second_answers_and_verify_tells(lab: La
 
 
 def test_up_mends_it_and_verify_agrees(lab: Lab) -> None:
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
-    proved = lab.provision("verify")
-    assert proved.code == 0, proved.out + proved.err
+    lab.succeeded("up", "--yes")
+    lab.succeeded("verify")
     assert int(lab.ask("gateway", 4000, "fast", MASTER_KEY).headers.get("x-litellm-attempted-fallbacks", 0)) == 0
 
 
@@ -220,8 +213,7 @@ def test_what_left_the_file_is_an_orphan_and_stays(lab: Lab) -> None:
 def test_down_stops_and_up_starts_again(lab: Lab) -> None:
     assert lab.provision("down", "--yes").code == 0
     assert [one["status"] for one in lab.made()] == ["Stopped"] * 3
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     assert lab.ask("gateway", 4000, "fast", MASTER_KEY).status == 200
 
 
@@ -239,8 +231,7 @@ def test_models_are_shared_read_only(lab: Lab) -> None:
 
 
 def test_destroy_leaves_nothing(lab: Lab) -> None:
-    ran = lab.provision("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
     assert lab.made() == []
     volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))
     assert [one["name"] for one in volumes if one["name"].startswith("provision-model-spare-")] == []

@@ -103,8 +103,7 @@ def lab(card: Card, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) 
     first = lab.up()
     assert first.code == 0, first.out[-4000:] + first.err[-4000:]
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def service(lab: DriftLab) -> dict[str, str]:
@@ -163,8 +162,7 @@ def test_what_is_swept_by_hand_is_swept_on_the_card(lab: DriftLab, name: str) ->
     values = SWEEPS[name]
     sweep = f"{name}={','.join(values)}"
     asked = ("bench", ENGINE, "--kind", "engine", "--yes", "--json", "--trials", "10", "--tokens", str(READ), "64")
-    found = lab.provision(*asked, "--sweep", sweep, "--refuse")
-    assert found.code == 0, found.out + found.err
+    found = lab.succeeded(*asked, "--sweep", sweep, "--refuse")
     (result,) = [line for line in found.lines if line["type"] == "result"]
     assert [one["options"][WORDS[name]] for one in result["results"]] == list(values)
     reads = []

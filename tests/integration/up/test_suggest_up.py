@@ -29,8 +29,7 @@ def lab(incus_lab: Incus, tmp_path: Path) -> Iterator[Lab]:
 
 
 def test_up_of_what_is_written_works(lab: Lab) -> None:
-    written = lab.provision("init", "--model", str(lab.folder / "models"), "--gpu", "8GiB")
-    assert written.code == 0, written.err
+    lab.succeeded("init", "--model", str(lab.folder / "models"), "--gpu", "8GiB")
     file = lab.folder / "homelab.yml"
     text = file.read_text(encoding="utf-8")
     assert text.count(CARD) == 1
@@ -38,15 +37,12 @@ def test_up_of_what_is_written_works(lab: Lab) -> None:
     ((container, content),) = yaml.safe_load(text)["containers"].items()
     assert content["services"]["llama_cpp"]["context"] == CONTEXT
     lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    came = lab.provision("up", "--yes")
-    assert came.code == 0, came.out[-4000:] + came.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert lab.provision("verify").code == 0
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
+    lab.succeeded("plan", "--detailed-exitcode")
     asked = lab.incus("exec", container, "--", "systemctl", "cat", "llama-server.service")
     assert f"--ctx-size {CONTEXT}" in asked.replace('"', "")
-    page = lab.provision("report", "lab.html")
-    assert page.code == 0, page.err
+    lab.succeeded("report", "lab.html")
     shown = (lab.folder / "lab.html").read_text(encoding="utf-8")
     assert f"{container}/llama_cpp" in shown
     assert "never proved from this machine" not in shown

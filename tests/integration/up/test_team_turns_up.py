@@ -64,11 +64,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write(FILE)
     lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
     lab.runs.clear()
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    lab.succeeded("up", "--yes", "--json")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 def put(lab: Lab, container: str, file: str, text: str) -> None:
@@ -146,14 +144,12 @@ def test_each_was_proved_in_its_turn_and_the_team_with_them(lab: Lab) -> None:
 def test_a_look_wakes_nobody_and_a_proof_that_may_wake_has_the_team_answer(lab: Lab) -> None:
     assert lab.provision("plan", "--detailed-exitcode").code == 0
     serving = active(lab)
-    looked = lab.provision("verify", "--json")
-    assert looked.code == 0, looked.out + looked.err
+    looked = lab.succeeded("verify", "--json")
     checks = {line["target"]: line for line in looked.lines if line["type"] == "check"}
     assert checks[f"{TEAM}/agent_team"]["not_asked"], "one of its engines is asleep"
     assert checks[f"{TEAM}/agent_team"]["ok"] is None
     assert active(lab) == serving
-    proved = lab.provision("verify", "--wake", "--json")
-    assert proved.code == 0, proved.out + proved.err
+    proved = lab.succeeded("verify", "--wake", "--json")
     checks = {line["target"]: line for line in proved.lines if line["type"] == "check"}
     assert checks[f"{TEAM}/agent_team"]["ok"] is True
 
@@ -217,8 +213,7 @@ def test_an_engine_that_does_not_start_is_told_and_the_other_one_gets_the_card_a
 def test_without_the_rule_all_is_as_the_file_says(lab: Lab) -> None:
     for name in BOTH:
         sh(lab, name, f"rm -r {DROP_IN} {FOLDER} && systemctl daemon-reload && systemctl restart {UNIT}")
-    again = lab.provision("up", "--yes")
-    assert again.code == 0, again.out[-3000:] + again.err[-3000:]
+    lab.succeeded("up", "--yes")
     assert lab.provision("plan", "--detailed-exitcode").code == 0
     printed = "".join(run.out + run.err for run in lab.runs) + "".join(lab.arguments_seen)
     assert "CANARY" not in printed

@@ -74,15 +74,13 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write(file())
     lab.provision("destroy", "--prune", "--yes", "--lab", "turns")  # what an interrupted run of this test left
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "turns")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "turns")
 
 
 def made(lab: Lab, text: str) -> str:
     """Have the lab as this file says; what was told meanwhile."""
     lab.write(text)
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out[-3000:] + ran.err[-3000:]
+    ran = lab.succeeded("up", "--yes")
     assert KEY not in ran.out + ran.err
     return ran.out
 
@@ -129,8 +127,7 @@ def test_two_engines_take_turns_without_a_run(lab: Lab) -> None:
     assert f"{asleep}/llama_cpp: asleep since " in status.out, status.out
     assert "No changes" in lab.provision("up", "--yes").out
     assert active(lab) == serving
-    verified = lab.provision("verify", "--wake")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("verify", "--wake")
     for name in BOTH:
         assert KEY not in sh(lab, name, "ps axww -o args=; journalctl --quiet; cat /etc/switch-llama-server.cfg")
 

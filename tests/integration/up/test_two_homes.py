@@ -93,11 +93,9 @@ def lab(incus_lab: Incus, pve_host: PveHost, text: str, tmp_path_factory: pytest
     lab = Lab(tmp_path_factory.mktemp(NAME), environment, "debian/12", "debian/12", name=NAME)
     lab.write(text)
     lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("up", "--yes")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
     assert lab.made() == []
     left = {one.config.get("hostname") for one in pve_host.double.world.guests.values()}
     assert left.isdisjoint({ENGINE, GATE, DESK})
@@ -112,8 +110,7 @@ def seen(homes: dict[str, Provider], name: str) -> Instance:
 
 def planned(lab: Lab) -> dict[str, tuple[str, str]]:
     """The changes of a plan: action and reason, by their targets."""
-    ran = lab.provision("plan", "--json")
-    assert ran.code == 0, ran.out + ran.err
+    ran = lab.succeeded("plan", "--json")
     changes = [one for one in ran.lines if one["type"] == "planned_change"]
     return {one["target"]: (one["action"], one["reason"]) for one in changes}
 
@@ -142,8 +139,7 @@ def test_the_gateway_of_one_home_asks_the_engine_of_the_other(
 
 def test_then_one_command_over_ssh_tells_that_nothing_is_to_be_done(lab: Lab, pve_host: PveHost) -> None:
     logs, commands = set((lab.folder / ".provision/logs").iterdir()), pve_host.ssh.commands
-    ran = lab.provision("up", "--json")
-    assert ran.code == 0, ran.err
+    ran = lab.succeeded("up", "--json")
     assert {line["type"] for line in ran.lines} == {"version", "check", "summary"}
     assert pve_host.ssh.commands == commands + 1
     assert set((lab.folder / ".provision/logs").iterdir()) == logs, "Ansible was not run"
@@ -151,8 +147,7 @@ def test_then_one_command_over_ssh_tells_that_nothing_is_to_be_done(lab: Lab, pv
 
 @pytest.mark.slow
 def test_status_and_verify_treat_them_alike(lab: Lab, hosts: dict[str, str], homes: dict[str, Provider]) -> None:
-    ran = lab.provision("status", "--json")
-    assert ran.code == 0, ran.err
+    ran = lab.succeeded("status", "--json")
     told = {one["name"]: one for one in ran.lines if one["type"] == "container"}
     assert {name: (one["host"], one["status"], one["drift"]) for name, one in told.items()} == {
         name: (host, "running", []) for name, host in hosts.items()
@@ -167,8 +162,7 @@ def test_both_are_changed_while_they_run(lab: Lab, text: str, homes: dict[str, P
     more = text.replace("memory: 1GiB", "memory: 1536MiB").replace(f"  {GATE}:", f"  {GATE}:\n    memory: 3GiB")
     lab.write(more)
     assert {target: action for target, (action, _) in planned(lab).items()} == {ENGINE: "update", GATE: "update"}
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.err
+    lab.succeeded("up", "--yes")
     assert [seen(homes, name).memory for name in (ENGINE, GATE)] == [1536 * 2**20, 3 * 2**30]
     lab.write(text)
     assert lab.provision("up", "--yes").code == 0
@@ -184,8 +178,7 @@ def test_what_is_changed_by_hand_is_named_on_both_and_mended(lab: Lab, homes: di
         f"{GATE}/litellm": "configure",
     }
     assert all(unit in str(drifted) for unit in UNITS.values())
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.err
+    lab.succeeded("up", "--yes")
     assert planned(lab) == {}
 
 
@@ -195,8 +188,7 @@ def test_a_gateway_whose_engine_is_stopped_has_not_drifted(lab: Lab) -> None:
     told = {one["name"]: one for one in lab.provision("status", "--json").lines if one["type"] == "container"}
     assert (told[ENGINE]["status"], told[GATE]["drift"]) == ("stopped", [])
     assert planned(lab)[ENGINE][0] == "start"
-    ran = lab.provision("up", "--yes")
-    assert ran.code == 0, ran.err
+    lab.succeeded("up", "--yes")
     assert planned(lab) == {}
 
 
@@ -206,8 +198,7 @@ def test_both_are_snapshotted_and_rolled_back_by_one_name(lab: Lab, homes: dict[
     for name in (ENGINE, GATE):
         assert "calm" in [one.name for one in seen(homes, name).snapshots]
         homes[name].execute(name, ["touch", "/root/after"])
-    ran = lab.provision("rollback", "--to", "calm", "--yes")
-    assert ran.code == 0, ran.out + ran.err
+    lab.succeeded("rollback", "--to", "calm", "--yes")
     for name in (ENGINE, GATE):
         assert homes[name].execute(name, ["test", "-e", "/root/after"]).returncode == 1
     wait_until(lambda: lab.provision("verify").code == 0)  # a gateway takes its time until it answers again

@@ -52,8 +52,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory, earlier: Pat
     made = lab.provision_of(earlier, "up", "--yes")
     assert made.code == 0, made.out[-4000:] + made.err[-4000:]
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "old")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", "old")
 
 
 def containers(lab: Lab) -> dict[str, tuple[str, ...]]:
@@ -76,8 +75,7 @@ def starts(lab: Lab) -> dict[str, int]:
 
 
 def test_the_plan_replaces_and_restarts_nothing(lab: Lab) -> None:
-    planned = lab.provision("plan", "--json")
-    assert planned.code == 0, planned.err
+    planned = lab.succeeded("plan", "--json")
     changes = [line for line in planned.lines if line["type"] == "planned_change"]
     assert {line["action"] for line in changes} == {"update", "configure"}
     assert not [line for line in changes if "restarted" in line["reason"]]
@@ -87,8 +85,7 @@ def test_an_up_leaves_containers_as_they_are_and_starts_services_once(lab: Lab) 
     """They start anew because the earlier version's units finished no answers before they stopped."""
     before, started = containers(lab), starts(lab)
     assert before.keys() == UNITS.keys()
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert containers(lab) == before
     assert starts(lab) == {name: count + 1 for name, count in started.items()}
     assert lab.provision("plan", "--detailed-exitcode").code == 0

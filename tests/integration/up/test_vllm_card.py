@@ -98,13 +98,11 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         vllm_wheels.write_page(lab.folder / "stacks", WHEELS)
         (lab.folder / "secrets.env").write_text(f"vllm_key={KEY}\n", encoding="utf-8")
         lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-        locked = lab.provision("lock", "--from", str(WHEELS))
-        assert locked.code == 0, locked.out + locked.err
+        lab.succeeded("lock", "--from", str(WHEELS))
         first = lab.up()
         assert first.code == 0, first.out[-4000:] + first.err[-4000:]
         yield lab
-        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-        assert ended.code == 0, ended.out + ended.err
+        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
 
 
 @pytest.fixture(scope="module")

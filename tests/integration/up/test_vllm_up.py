@@ -88,22 +88,17 @@ def lab(incus_lab: Incus, wheels: Path, mirror: str, tmp_path_factory: pytest.Te
     lab.write_length(512)
     lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
     lab.runs.clear()
-    locked = lab.provision("lock", "--from", str(wheels))
-    assert locked.code == 0, locked.out + locked.err
-    first = lab.provision("up", "--yes", "--json")
-    assert first.code == 0, first.out[-2500:] + first.err[-2500:]
+    lab.succeeded("lock", "--from", str(wheels))
+    lab.succeeded("up", "--yes", "--json")
     yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
-    assert ended.code == 0, ended.out + ended.err
+    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME, "--json")
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: VllmLab) -> None:
     checks = {line["target"]: line["ok"] for line in lab.runs[1].lines if line["type"] == "check"}
     assert checks == {"hub/vllm": True, "gateway/litellm": True}
-    again = lab.provision("plan", "--detailed-exitcode")
-    assert again.code == 0, again.out
-    verified = lab.provision("verify")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("plan", "--detailed-exitcode")
+    lab.succeeded("verify")
 
 
 def test_the_gateway_answers_by_it(lab: VllmLab) -> None:
@@ -124,8 +119,7 @@ def test_what_it_answers_to_everybody_inside_is_closed_outside(lab: VllmLab) -> 
 
 def benched(lab: VllmLab, *options: str) -> dict[str, Any]:
     """One result of a benchmark of the service."""
-    found = lab.provision("bench", "hub", *options, "--yes", "--json")
-    assert found.code == 0, found.out + found.err
+    found = lab.succeeded("bench", "hub", *options, "--yes", "--json")
     (result,) = [line for line in found.lines if line["type"] == "result"]
     (one,) = result["results"]
     return dict(one)
@@ -170,8 +164,7 @@ def test_a_stream_is_finished_before_it_is_stopped(lab: VllmLab) -> None:
 def test_another_context_is_an_exchange_that_takes_effect(lab: VllmLab) -> None:
     lab.write_length(256)
     began = time.monotonic()
-    done = lab.provision("up", "--yes")
-    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    lab.succeeded("up", "--yes")
     assert time.monotonic() - began < 900
     too_long = lab.asked("/v1/completions", {"model": "tiny", "prompt": "Hello", "max_tokens": 300})
     assert too_long.status == 400
@@ -180,14 +173,12 @@ def test_another_context_is_an_exchange_that_takes_effect(lab: VllmLab) -> None:
 
 def test_the_longest_context_that_it_really_answers_is_found(lab: VllmLab) -> None:
     """Each try is a start of the real vLLM, a minute on two cores: three contexts, two of which have to be tried."""
-    found = lab.provision("probe", "hub", "--from", "480", "--to", "512", "--yes", "--refuse", "--json")
-    assert found.code == 0, found.out + found.err
+    found = lab.succeeded("probe", "hub", "--from", "480", "--to", "512", "--yes", "--refuse", "--json")
     (result,) = [line for line in found.lines if line["type"] == "result"]
     assert {one["outcome"] for one in result["tried"]} == {"answered"}
     assert result["longest"] == 512
     assert lab.provision("plan", "--detailed-exitcode").code == 0
-    verified = lab.provision("verify")
-    assert verified.code == 0, verified.out + verified.err
+    lab.succeeded("verify")
 
 
 def test_no_secret_was_seen(lab: VllmLab) -> None:
