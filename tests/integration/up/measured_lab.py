@@ -15,7 +15,5 @@ def brought_up(incus: Incus, folder: Path, name: str, text: str) -> Iterator[Lab
     """The lab of that file, up; what an interrupted run of the same tests left is deleted before."""
     lab = Lab(folder, incus.environment, "debian/12", "debian/12", name=name)
     lab.write(text)
-    lab.provision("destroy", "--prune", "--yes", "--lab", name)
-    lab.succeeded("up", "--yes")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", name)
+    with lab.brought_up():
+        yield lab

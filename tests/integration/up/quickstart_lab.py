@@ -65,6 +65,17 @@ class Ran:
         """The JSON stream."""
         return [json.loads(line) for line in self.out.splitlines()]
 
+    @property
+    def result(self) -> dict[str, Any]:
+        """The one result of the JSON stream."""
+        (result,) = [line for line in self.lines if line["type"] == "result"]
+        return result
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        """Whether the proof of each service held, by the JSON stream."""
+        return {line["target"]: line["ok"] for line in self.lines if line["type"] == "check"}
+
 
 @dataclass
 class Lab:

@@ -26,10 +26,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """An engine that works."""
     lab = Lab(tmp_path_factory.mktemp("reboot"), incus_lab.environment, "debian/12", "debian/12", name="reboot")
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", "reboot")  # what an interrupted run of this test left
-    lab.succeeded("up", "--yes")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "reboot")
+    with lab.brought_up():
+        yield lab
 
 
 def booted(lab: Lab) -> str:

@@ -43,11 +43,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write(FILE)
     secrets = f"master_key={KEY}\nengine_key={ENGINE_KEY}\nauthority={AUTHORITY}\n"
     (lab.folder / "secrets.env").write_text(secrets, encoding="utf-8")
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    lab.succeeded("up", "--yes")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.brought_up():
+        yield lab
 
 
 def findings(ran: Ran) -> list[str]:

@@ -42,12 +42,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One container without services, up."""
     lab = DriftLab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    first = lab.up()
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    assert lab.look() == {}
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.brought_up():
+        assert lab.look() == {}
+        yield lab
 
 
 def mended(lab: DriftLab) -> Ran:

@@ -47,8 +47,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def measured(lab: Lab, name: str) -> dict[str, Any]:
     """The figures of a service by their names, without those of one depth."""
     found = lab.succeeded("bench", name, "--kind", "llm", "--yes", "--json", "--trials", "10", "--tokens", "256", "32")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
-    (one,) = result["results"]
+    (one,) = found.result["results"]
     return {figure["name"]: figure for figure in one["figures"]} | {"options": one["options"]}
 
 

@@ -71,7 +71,7 @@ def test_it_is_measured_while_whoever_asks_is_answered(lab: Lab) -> None:
         over.set()
         asking.join(1200)
     assert found.code == 0, found.out + found.err
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     (measured,) = result["results"]
     assert {one["name"] for one in measured["figures"]} == {"pp512", "tg64"}
     for figure in measured["figures"]:
@@ -93,7 +93,7 @@ def test_nothing_of_it_is_left_and_the_engine_serves(lab: Lab) -> None:
 
 def test_what_is_swept_is_measured_with_other_values(lab: Lab) -> None:
     found = lab.succeeded(*BENCH, "--trials", "2", "--sweep", "threads=1,2", "--sweep", "cache_k=q8_0")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     assert [(one["options"]["t"], one["options"]["ctk"]) for one in result["results"]] == [("1", "q8_0"), ("2", "q8_0")]
     rates = [figure["median"] for one in result["results"] for figure in one["figures"] if figure["name"] == "pp512"]
     assert rates[0] < rates[1]
@@ -109,8 +109,7 @@ def test_what_it_has_no_room_for_is_told(lab: Lab) -> None:
 def test_what_clients_of_the_engine_see_is_measured(lab: Lab) -> None:
     asked = ("bench", ENGINE, "--kind", "llm", "--yes", "--json", "--trials", "10", "--tokens", "128", "32")
     found = lab.succeeded(*asked, "--depth", "0,512", "--accept")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
-    plain, deep = result["results"]
+    plain, deep = found.result["results"]
     assert [one["name"] for one in plain["figures"]] == ["first token", "pp128", "tg32"]
     assert [one["name"] for one in deep["figures"]] == [f"{name} @ d512" for name in ("first token", "pp128", "tg32")]
     assert {len(figure["trials"]) for one in (plain, deep) for figure in one["figures"]} == {10}
@@ -147,7 +146,7 @@ def test_ten_times_one_whose_processors_are_limited_is_found_slower(lab: Lab) ->
     finally:
         lab.incus("config", "unset", ENGINE, "limits.cpu.allowance")
     for run in runs:
-        (result,) = [line for line in run.lines if line["type"] == "result"]
+        result = run.result
         assert any(one["worse"] for one in result["compared"]), "it was measured, and is slower"
     # Where control groups are of the first version a container does not see its own limit: it is taken for other work.
     sees_its_limit = "throttled" in lab.incus("exec", ENGINE, "--", "sh", "-c", "cat /sys/fs/cgroup/cpu.stat || true")

@@ -120,10 +120,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.setattr(tiny, "RULED_OUT", tiny.RULED_OUT - 1)
         (lab.folder / "other.gguf").write_bytes(tiny.tiny_model())
     lab.write(file())
-    lab.provision("destroy", "--prune", "--yes", "--lab", "asked")  # what an interrupted run of this test left
-    made(lab)
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "asked")
+    with lab.gone_afterwards():
+        made(lab)
+        yield lab
 
 
 def made(lab: Lab, **parts: str) -> None:

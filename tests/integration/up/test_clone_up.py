@@ -82,7 +82,7 @@ def test_the_copy_alone_is_changed_while_the_original_answers(lab: Lab) -> None:
     assert {*statuses} == {200}
     assert len(statuses) > 10
     assert (sh(lab, ENGINE, STATE), config_of(lab)) == (state, config), "nothing of it is touched"
-    (result,) = [line for line in made.lines if line["type"] == "result"]
+    result = made.result
     assert (result["container"], result["copy_of"]) == (COPY, ENGINE)
     assert "--ubatch-size 128" in command_of(lab, COPY)
     assert "--ubatch-size 128" not in command_of(lab, ENGINE)
@@ -105,7 +105,7 @@ def test_both_are_measured_and_held_against_each_other(lab: Lab) -> None:
     for container in (ENGINE, COPY):
         lab.succeeded("bench", container, "--kind", "llm", "--yes", "--trials", "10", "--tokens", "64", "16")
     compared = lab.succeeded("bench", "--compare", ENGINE, COPY, "--json")
-    (result,) = [line for line in compared.lines if line["type"] == "result"]
+    result = compared.result
     assert [one["name"] for one in result["compared"]] == ["first token", "pp64", "tg16"]
     told = lab.provision("bench", ENGINE, "--compare", "last", COPY).out
     assert f"Not the same: service: {ENGINE}/llama_cpp and {COPY}/llama_cpp" in told

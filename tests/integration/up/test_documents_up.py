@@ -80,8 +80,7 @@ def found(penny: Any, file: str) -> list[str]:
 
 
 def test_it_is_proved_and_leaves_nothing_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
-    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
-    assert checks["papers-web/open_webui"] is True
+    assert lab.runs[0].checks["papers-web/open_webui"] is True
     lab.succeeded("plan", "--detailed-exitcode")
     lab.succeeded("verify")
     assert kept(lab) == set()

@@ -41,16 +41,14 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab = DoorLab(tmp_path_factory.mktemp("browser"), environment, "debian/12", "debian/12", name="e2ebrowser")
     lab.write_site(SITE)
     (lab.folder / "homelab.yml").write_text(FILE, encoding="utf-8")
-    lab.provision("destroy", "--prune", "--yes", "--lab", "e2ebrowser")  # what an interrupted run of this test left
-    lab.succeeded("up", "--yes")
-    inside(lab, "sh", "-c", INSTALL)
-    lab.incus("file", "push", str(SERVICE), "hello/usr/local/lib/service.py")
-    address = lab.incus("exec", "door", "--", "hostname", "-I").split()[0]
-    inside(lab, "sh", "-c", f"echo {address} {SITE} >> /etc/hosts; systemctl stop hello.service")
-    inside(lab, "systemd-run", "--quiet", "--unit=chat", "python3", "/usr/local/lib/service.py", "9000")
-    inside(lab, "sh", "-c", "mkdir -p /root/.pki/nssdb && certutil -d sql:/root/.pki/nssdb -N --empty-password")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2ebrowser")
+    with lab.brought_up():
+        inside(lab, "sh", "-c", INSTALL)
+        lab.incus("file", "push", str(SERVICE), "hello/usr/local/lib/service.py")
+        address = lab.incus("exec", "door", "--", "hostname", "-I").split()[0]
+        inside(lab, "sh", "-c", f"echo {address} {SITE} >> /etc/hosts; systemctl stop hello.service")
+        inside(lab, "systemd-run", "--quiet", "--unit=chat", "python3", "/usr/local/lib/service.py", "9000")
+        inside(lab, "sh", "-c", "mkdir -p /root/.pki/nssdb && certutil -d sql:/root/.pki/nssdb -N --empty-password")
+        yield lab
 
 
 def inside(lab: DoorLab, *words: str) -> str:

@@ -22,10 +22,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     environment = {**incus_lab.environment, **checkout_with_hello(tmp_path_factory.mktemp("checkout"))}
     lab = DoorLab(tmp_path_factory.mktemp("door"), environment, "debian/12", "debian/12", name="e2edoor")
     lab.write_site(SITE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", "e2edoor")  # what an interrupted run of this test left
-    lab.succeeded("up", "--yes")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2edoor")
+    with lab.brought_up():
+        yield lab
 
 
 def nothing_to_do(lab: DoorLab) -> None:

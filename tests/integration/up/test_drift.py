@@ -41,12 +41,9 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The lab, up, and nothing to be done in it."""
     lab = DriftLab(tmp_path_factory.mktemp("drift"), incus_lab.environment, "debian/12", "debian/12", name="drift")
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", "drift")  # what an interrupted run of this test left
-    first = lab.up()
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    assert lab.look() == {}
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "drift")
+    with lab.brought_up():
+        assert lab.look() == {}
+        yield lab
 
 
 @pytest.fixture

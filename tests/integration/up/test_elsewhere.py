@@ -27,16 +27,12 @@ LARGE_BYTES = 5_000_000
 def lab(far_incus: FarIncus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The lab, up: what its first ``up`` said is its first run."""
     lab = elsewhere_lab(far_incus, tmp_path_factory.mktemp("elsewhere"))
-    lab.provision("destroy", "--prune", "--yes", "--lab", lab.name)  # what an interrupted run of this test left
-    lab.runs.clear()
-    lab.succeeded("up", "--yes", "--json")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
+    with lab.brought_up():
+        yield lab
 
 
 def test_every_service_is_proved(lab: Lab) -> None:
-    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
-    assert checks == {"far-llama/llama_cpp": True, "far-gateway/litellm": True}
+    assert lab.runs[0].checks == {"far-llama/llama_cpp": True, "far-gateway/litellm": True}
 
 
 def test_a_completion_comes_through_the_gateway(lab: Lab) -> None:

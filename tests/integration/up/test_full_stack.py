@@ -82,15 +82,13 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         commit = json.loads((made / "commits.json").read_text(encoding="utf-8"))["newer"]
         kokoro = {**options, "source": f"file://{PLACE}/standin.git", "commit": commit}
         write(lab, f"name: {NAME}\ncontainers: {{ voice: {{ image: debian/12, services: {{}} }} }}\n")
-        lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-        assert lab.provision("up", "--yes").code == 0
-        push = ("file", "push", "--quiet", "--recursive", "--create-dirs", str(made / "standin.git"))
-        lab.incus(*push, f"voice{PLACE}/")
-        write(lab, with_vllm(mirror, kokoro))
-        lab.succeeded("lock", "--from", str(WHEELS))
-        lab.succeeded("up", "--yes", "--json")
-        yield lab
-        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+        with lab.brought_up():
+            push = ("file", "push", "--quiet", "--recursive", "--create-dirs", str(made / "standin.git"))
+            lab.incus(*push, f"voice{PLACE}/")
+            write(lab, with_vllm(mirror, kokoro))
+            lab.succeeded("lock", "--from", str(WHEELS))
+            lab.succeeded("up", "--yes", "--json")
+            yield lab
 
 
 def test_all_of_it_was_proved_by_one_command_and_the_next_has_nothing_to_do(lab: Lab) -> None:

@@ -55,9 +55,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The lab before its first run."""
     lab = Lab(tmp_path_factory.mktemp("idle"), incus_lab.environment, "debian/12", "debian/12", name="idle")
     lab.write(file("1h"))
-    lab.provision("destroy", "--prune", "--yes", "--lab", "idle")  # what an interrupted run of this test left
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "idle")
+    with lab.gone_afterwards():
+        yield lab
 
 
 def made(lab: Lab, text: str) -> None:

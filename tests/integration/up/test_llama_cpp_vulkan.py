@@ -38,9 +38,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The lab, not up yet."""
     lab = DriftLab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/13", "debian/13", name=NAME)
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.gone_afterwards():
+        yield lab
 
 
 def processor(lab: DriftLab) -> str:

@@ -90,16 +90,12 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "DIGEST": digest,
         }
         lab.write_file()
-        lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-        lab.runs.clear()
-        lab.succeeded("up", "--yes", "--json")
-        yield lab
-        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME, "--json")
+        with lab.brought_up():
+            yield lab
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: OllamaLab) -> None:
-    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
-    assert checks == {"amd/ollama": True, "gateway/litellm": True}
+    assert lab.runs[0].checks == {"amd/ollama": True, "gateway/litellm": True}
     lab.succeeded("plan", "--detailed-exitcode")
     lab.succeeded("verify")
 

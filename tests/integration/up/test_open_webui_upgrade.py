@@ -166,11 +166,10 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory, earlier: Pat
     lab.write(FILE)
     with (lab.folder / "secrets.env").open("a", encoding="utf-8") as file:
         file.write(f"webui_password={PASSWORD}\n")
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    made = lab.provision_of(earlier, "up", "--yes")
-    assert made.code == 0, made.out[-4000:] + made.err[-4000:]
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.gone_afterwards():
+        made = lab.provision_of(earlier, "up", "--yes")
+        assert made.code == 0, made.out[-4000:] + made.err[-4000:]
+        yield lab
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,7 @@ def test_the_ceiling_of_its_memory_is_found_and_whoever_asks_meanwhile_is_answer
         over.set()
         asking.join(1200)
     assert found.code == 0, found.out + found.err
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     outcomes = {one["context"]: one["outcome"] for one in result["tried"]}
     longest = result["longest"]
     assert 2048 <= longest < 16384

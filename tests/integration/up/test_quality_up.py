@@ -96,7 +96,7 @@ def judged(lab: Lab, *more: str) -> Any:
 def test_the_coarser_a_quant_is_the_more_it_has_lost(lab: Lab) -> None:
     found = judged(lab, "--chunks", "4")
     assert found.code == 0, found.out + found.err
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     fine, coarse = result["quants"]
     assert (fine["model"], coarse["model"]) == ("fine", "coarse")
     assert 0 <= fine["median"] < coarse["median"]

@@ -34,11 +34,8 @@ def lab(request: pytest.FixtureRequest, incus_lab: Incus, tmp_path_factory: pyte
     lab = Lab(tmp_path_factory.mktemp("quickstart"), incus_lab.environment, *request.param)
     lab.write()
     INJECTED.unlink(missing_ok=True)
-    lab.provision("destroy", "--prune", "--yes", "--lab", "e2e")  # what an interrupted run of this test left
-    lab.runs.clear()
-    lab.succeeded("up", "--yes", "--json")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
+    with lab.brought_up():
+        yield lab
 
 
 def test_the_stream_tells_the_whole_run(lab: Lab) -> None:
@@ -151,7 +148,7 @@ def test_when_the_first_engine_stops_the_second_answers_and_verify_tells(lab: La
     assert int(answer.headers["x-litellm-attempted-fallbacks"]) == 1
     ran = lab.provision("verify", "--json")
     assert ran.code == 3
-    checks = {line["target"]: line["ok"] for line in ran.lines if line["type"] == "check"}
+    checks = ran.checks
     assert checks["llama/llama_cpp"] is False
     assert checks["spare/llama_cpp"] is True
 

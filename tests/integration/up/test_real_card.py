@@ -99,11 +99,8 @@ def lab(card: Card, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) 
         (folder / "large.gguf").write_bytes(tiny_model.tiny_model())
     lab = DriftLab(folder, incus_lab.environment, "debian/13", "debian/13", name=NAME)
     lab.write(FILE.replace("PCI", card.pci))
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    first = lab.up()
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.brought_up():
+        yield lab
 
 
 def service(lab: DriftLab) -> dict[str, str]:
@@ -163,7 +160,7 @@ def test_what_is_swept_by_hand_is_swept_on_the_card(lab: DriftLab, name: str) ->
     sweep = f"{name}={','.join(values)}"
     asked = ("bench", ENGINE, "--kind", "engine", "--yes", "--json", "--trials", "10", "--tokens", str(READ), "64")
     found = lab.succeeded(*asked, "--sweep", sweep, "--refuse")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     assert [one["options"][WORDS[name]] for one in result["results"]] == list(values)
     reads = []
     for one in result["results"]:

@@ -52,12 +52,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (folder / "large.gguf").write_bytes(tiny_model.tiny_model())
     lab = DriftLab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    first = lab.up()
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.brought_up():
+        yield lab
 
 
 def status_of(lab: DriftLab, path: str, key: str | None) -> int:

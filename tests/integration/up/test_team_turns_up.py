@@ -62,11 +62,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     environment = {**incus_lab.environment, "PROVISION_SECRET_SHARE_BOX": "CANARY2-of-those-who-share"}
     lab = Lab(tmp_path_factory.mktemp(NAME), environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    lab.succeeded("up", "--yes", "--json")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+    with lab.brought_up():
+        yield lab
 
 
 def put(lab: Lab, container: str, file: str, text: str) -> None:
@@ -136,8 +133,7 @@ def team(lab: Lab, words: str = "go") -> tuple[int, Any]:
 
 
 def test_each_was_proved_in_its_turn_and_the_team_with_them(lab: Lab) -> None:
-    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
-    assert checks == {f"{CHAT}/llama_cpp": True, f"{CODE}/llama_cpp": True, f"{TEAM}/agent_team": True}
+    assert lab.runs[0].checks == {f"{CHAT}/llama_cpp": True, f"{CODE}/llama_cpp": True, f"{TEAM}/agent_team": True}
     assert len(active(lab)) <= 1
 
 

@@ -57,7 +57,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def seen(lab: Lab) -> dict[str, dict[str, Any]]:
     """What ``top`` says of each service, by its container."""
     found = lab.succeeded("top", "--once", "--json")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     return {one["target"].partition("/")[0]: one for one in result["services"]}
 
 

@@ -72,9 +72,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     environment = {**incus_lab.environment, "PROVISION_SECRET_SHARE_BOX": KEY}
     lab = Lab(tmp_path_factory.mktemp("turns"), environment, "debian/12", "debian/12", name="turns")
     lab.write(file())
-    lab.provision("destroy", "--prune", "--yes", "--lab", "turns")  # what an interrupted run of this test left
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "turns")
+    with lab.gone_afterwards():
+        yield lab
 
 
 def made(lab: Lab, text: str) -> str:

@@ -48,11 +48,10 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory, earlier: Pat
     """The lab as the earlier version made it."""
     lab = Lab(tmp_path_factory.mktemp("old"), incus_lab.environment, "debian/12", "debian/12", name="old")
     lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", "old")  # what an interrupted run of this test left
-    made = lab.provision_of(earlier, "up", "--yes")
-    assert made.code == 0, made.out[-4000:] + made.err[-4000:]
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", "old")
+    with lab.gone_afterwards():
+        made = lab.provision_of(earlier, "up", "--yes")
+        assert made.code == 0, made.out[-4000:] + made.err[-4000:]
+        yield lab
 
 
 def containers(lab: Lab) -> dict[str, tuple[str, ...]]:

@@ -97,12 +97,11 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         lab.write(FILE.replace("MIRROR", mirror))
         vllm_wheels.write_page(lab.folder / "stacks", WHEELS)
         (lab.folder / "secrets.env").write_text(f"vllm_key={KEY}\n", encoding="utf-8")
-        lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-        lab.succeeded("lock", "--from", str(WHEELS))
-        first = lab.up()
-        assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-        yield lab
-        lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME)
+        with lab.gone_afterwards():
+            lab.succeeded("lock", "--from", str(WHEELS))
+            first = lab.up()
+            assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+            yield lab
 
 
 @pytest.fixture(scope="module")

@@ -86,17 +86,14 @@ def lab(incus_lab: Incus, wheels: Path, mirror: str, tmp_path_factory: pytest.Te
     lab = VllmLab(tmp_path_factory.mktemp("vllm"), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.mirror = mirror
     lab.write_length(512)
-    lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    lab.runs.clear()
-    lab.succeeded("lock", "--from", str(wheels))
-    lab.succeeded("up", "--yes", "--json")
-    yield lab
-    lab.succeeded("destroy", "--prune", "--yes", "--lab", NAME, "--json")
+    with lab.gone_afterwards():
+        lab.succeeded("lock", "--from", str(wheels))
+        lab.succeeded("up", "--yes", "--json")
+        yield lab
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: VllmLab) -> None:
-    checks = {line["target"]: line["ok"] for line in lab.runs[1].lines if line["type"] == "check"}
-    assert checks == {"hub/vllm": True, "gateway/litellm": True}
+    assert lab.runs[1].checks == {"hub/vllm": True, "gateway/litellm": True}
     lab.succeeded("plan", "--detailed-exitcode")
     lab.succeeded("verify")
 
@@ -120,8 +117,7 @@ def test_what_it_answers_to_everybody_inside_is_closed_outside(lab: VllmLab) -> 
 def benched(lab: VllmLab, *options: str) -> dict[str, Any]:
     """One result of a benchmark of the service."""
     found = lab.succeeded("bench", "hub", *options, "--yes", "--json")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
-    (one,) = result["results"]
+    (one,) = found.result["results"]
     return dict(one)
 
 
@@ -174,7 +170,7 @@ def test_another_context_is_an_exchange_that_takes_effect(lab: VllmLab) -> None:
 def test_the_longest_context_that_it_really_answers_is_found(lab: VllmLab) -> None:
     """Each try is a start of the real vLLM, a minute on two cores: three contexts, two of which have to be tried."""
     found = lab.succeeded("probe", "hub", "--from", "480", "--to", "512", "--yes", "--refuse", "--json")
-    (result,) = [line for line in found.lines if line["type"] == "result"]
+    result = found.result
     assert {one["outcome"] for one in result["tried"]} == {"answered"}
     assert result["longest"] == 512
     assert lab.provision("plan", "--detailed-exitcode").code == 0
