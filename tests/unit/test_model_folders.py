@@ -23,7 +23,10 @@ from provisioner.labfile.spec import Model, Spec
 from provisioner.models.folders import contradiction, format_by_name, header_of
 from provisioner.models.sources import ModelPart
 from provisioner.values.state import Artifact, Problem
+from tests.case_files import read_cases
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
+
+CASES = read_cases("model_folders")
 
 SOURCE = "hf:acme/Small-exl3@4.00bpw"
 
@@ -83,30 +86,7 @@ def test_an_engine_that_reads_the_format_is_given_the_folder(tmp_path: Path, cat
     assert (artifact.path, artifact.resumable) == ("/srv/models/m", False)
 
 
-@pytest.mark.parametrize(
-    ("model", "engine", "words"),
-    [
-        (
-            '{ source: "builtin:tiny" }',
-            "tabbyapi",
-            'tabbyAPI reads exl3, exl2, and model "m" is gguf. Role llama_cpp reads gguf.',
-        ),
-        (
-            '{ source: "hf:acme/Small-GGUF:Q4_K_M" }',
-            "tabbyapi",
-            'tabbyAPI reads exl3, exl2, and model "m" is gguf. Role llama_cpp reads gguf.',
-        ),
-        (
-            '{ source: "hf:acme/Small-AWQ@main" }',
-            "tabbyapi",
-            'tabbyAPI reads exl3, exl2, and model "m" is awq. No role here reads awq.',
-        ),
-        (f'{{ source: "{SOURCE}" }}', "llama_cpp", 'reads gguf, and model "m" is exl3. Role tabbyapi reads exl3.'),
-        ('{ source: "dir:small" }', "llama_cpp", 'reads gguf, and model "m" is exl3. Role tabbyapi reads exl3.'),
-        ('{ source: "builtin:tiny-hf" }', "llama_cpp", 'model "m" is safetensors. No role here reads safetensors.'),
-        ('{ source: "builtin:tiny-hf" }', "tabbyapi", 'model "m" is safetensors. No role here reads safetensors.'),
-    ],
-)
+@pytest.mark.parametrize(("model", "engine", "words"), CASES["a wrong pair is refused with its line"])
 def test_a_wrong_pair_is_refused_with_its_line(
     tmp_path: Path, catalog: Catalog, model: str, engine: str, words: str
 ) -> None:

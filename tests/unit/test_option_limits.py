@@ -18,7 +18,10 @@ from provisioner.labfile.loader import load
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from tests.ansible_environment import ansible_environment
+from tests.case_files import read_cases
 from tests.plays import run_tasks
+
+CASES = read_cases("option_limits")
 
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "preflight | Hold the options against the limits of the role's page"
@@ -104,38 +107,7 @@ def test_every_role_with_limits_holds_its_options_against_them_in_the_same_way()
     assert [role for role in ROLES if preflight_task(role) != preflight_task("llama_cpp")] == []
 
 
-BEYOND: dict[str, tuple[dict[str, Any], str]] = {
-    "agent_team": ({"api_key": "k", "most_turns": 0}, "`most_turns` (0) must be 1 or more and 1000 or less."),
-    "pipelines": (
-        {"api_key": "k", "pipelines": [], "answer_timeout_s": 0},
-        "`answer_timeout_s` (0) must be 1 or more and 3600 or less.",
-    ),
-    "llama_cpp": ({"models_max": -1}, "`models_max` (-1) must be 0 or more."),
-    "litellm": ({"max_body": 1023}, "`max_body` (1023) must be 1024 or more."),
-    "kokoro": ({"port": 65536}, "`port` (65536) must be 1 or more and 65535 or less."),
-    "tabbyapi": ({"gpu_split": [20.5, -1]}, "`gpu_split` (20.5, -1) must be 0 or more."),
-    "vllm": ({"max_num_seqs": 0}, "`max_num_seqs` (0) must be 1 or more and 1000 or less."),
-    "ollama": ({"num_parallel": 0}, "`num_parallel` (0) must be 1 or more and 100 or less."),
-    "oci": (
-        {"image": "docker.io/library/nginx:1.27", "image_port": 80},
-        "`image` (docker.io/library/nginx:1.27) must name a registry, an image and its digest",
-    ),
-    "desktop": ({"user": "a", "password": "b", "locale": "de_DE"}, "`locale` (de_DE) must be a locale such as"),
-    "container": ({"lab": "lab", "cpu": 0}, "`cpu` (0) must be 1 or more."),
-    "torch_stack": ({"name": "a", "packages": [], "timeout_s": 0}, "`timeout_s` (0) must be 1 or more."),
-    "door": (
-        {"sites": {"a.example": "http://127.0.0.1:1/"}, "authority": "a-secret-that-is-long-enough", "plain_port": 0},
-        "`plain_port` (0) must be 1 or more and 65535 or less.",
-    ),
-    "open_webui": (
-        {"admin": "penny@home.example", "password": "long-enough", "connect": [], "max_body": 1023},
-        "`max_body` (1023) must be 1024 or more.",
-    ),
-    "switch": (
-        {"name": "a", "port": 8080, "slots": [], "parallel": 0},
-        "`parallel` (0) must be 1 or more and 1000 or less.",
-    ),
-}
+BEYOND: dict[str, tuple[dict[str, Any], str]] = CASES["beyond"]
 """For each role with limits options of which the last one is beyond its own, and what the role says."""
 
 

@@ -15,6 +15,9 @@ import yaml
 
 from provisioner.ansible.callback.provision_changes import changed_things, things
 from tests.ansible_environment import ansible_environment
+from tests.case_files import read_cases
+
+CASES = read_cases("ansible/provision_changes")
 
 ROOT = Path(__file__).resolve().parents[3]
 CANARY = "canary-of-no-log"
@@ -34,80 +37,14 @@ STANDS_IN_FOR = {
     "stranger": {},
 }
 
-TASKS: list[dict[str, Any]] = [
-    {"name": "folder", "file": {"path": WORK, "state": "directory", "mode": "0755"}},
-    {"name": "the same folder", "file": {"path": WORK, "state": "directory", "mode": "0755"}},
-    {"name": "copy", "copy": {"content": "plain-value", "dest": f"{WORK}/copied"}},
-    {"name": "line", "lineinfile": {"path": f"{WORK}/copied", "line": "plain-value too"}},
-    {"name": "block", "blockinfile": {"path": f"{WORK}/copied", "block": "plain-value three"}},
-    {"name": "template", "template": {"src": "word.j2", "dest": f"{WORK}/templated"}},
-    {"name": "link", "file": {"src": f"{WORK}/copied", "dest": f"{WORK}/link", "state": "link"}},
-    {"name": "removed", "file": {"path": f"{WORK}/link", "state": "absent"}},
-    {"name": "loop", "copy": {"content": "{{ item }}", "dest": f"{WORK}/{{{{ item }}}}"}, "loop": ["one", "two"]},
-    {"name": "one of two", "copy": {"content": "{{ item }}", "dest": f"{WORK}/{{{{ item }}}}"}, "loop": ["two", "six"]},
-    {"name": "makes a file", "command": {"cmd": f"touch {WORK}/made", "creates": f"{WORK}/made"}},
-    {"name": "makes one here", "shell": {"cmd": "touch here", "creates": "here", "chdir": WORK}},
-    {"name": "anything", "command": {"cmd": "true"}},
-    {"name": "quiet", "command": {"cmd": "true"}, "changed_when": False},
-    {"name": "raw", "raw": "true"},
-    {"name": "packages", "apt": {"name": ["nano=8.4", "less", "libc6:amd64"], "update_cache": True}},
-    {"name": "unit", "systemd_service": {"name": "engine@1", "state": "started"}, "notify": "Restart it"},
-    {"name": "user", "user": {"name": "somebody", "password": CANARY}},
-    {"name": "looks", "provision_unit": {"name": "engine.service"}, "changed_when": True},
-    {"name": "stranger", "stranger": {}},
-    {"name": "elsewhere", "stranger": {}, "delegate_to": "other"},
-    {"name": "hidden", "copy": {"content": CANARY, "dest": f"{WORK}/hidden"}, "no_log": True},
-    {"name": "shown", "stat": {"path": f"{WORK}/hidden"}},
-    {"name": "hidden again", "copy": {"content": CANARY, "dest": f"{WORK}/hidden"}, "no_log": True},
-    {"name": "hidden loop", "copy": {"content": "{{ item }}", "dest": f"{WORK}/{{{{ item }}}}"}}
-    | {"loop": [CANARY, f"{CANARY}-2"], "no_log": True},
-    {"name": "shown loop", "stat": {"path": f"{WORK}/{{{{ item }}}}"}, "loop": ["seven", "eight"]},
-    {"name": "hidden from us", "copy": {"content": CANARY, "dest": f"{WORK}/us"}, "no_log": True},
-    {"name": "not a stat", "debug": {"msg": "nothing"}},
-    {"name": "too late", "stat": {"path": f"{WORK}/us"}},
-    {"name": "hidden, too", "copy": {"content": CANARY, "dest": f"{WORK}/us2"}, "no_log": True},
-    {"name": "hidden stat", "stat": {"path": f"{WORK}/us2"}, "no_log": True},
-    {"name": "hidden three", "copy": {"content": CANARY, "dest": f"{WORK}/us3"}, "no_log": True},
-    {"name": "skipped stat", "stat": {"path": f"{WORK}/us3"}, "when": False},
-    {"name": "hidden at the end", "copy": {"content": CANARY, "dest": f"{WORK}/us4"}, "no_log": True},
-]
+TASKS: list[dict[str, Any]] = CASES["tasks"]
 HANDLERS = [{"name": "Restart it", "systemd_service": {"name": "engine@1", "state": "restarted"}}]
 AFTER_ROLES: list[dict[str, Any]] = [
     {"name": "of no role", "copy": {"content": "x", "dest": f"{WORK}/post"}},
     {"name": "hidden of no role", "copy": {"content": CANARY, "dest": f"{WORK}/us5"}, "no_log": True},
 ]
 PLAY = {"hosts": "all", "gather_facts": False, "roles": ["gateway"]}
-EXPECTED: list[tuple[str, dict[str, Any]]] = [
-    ("folder", {"paths": ["work"]}),
-    ("copy", {"paths": ["work/copied"]}),
-    ("line", {"paths": ["work/copied"]}),
-    ("block", {"paths": ["work/copied"]}),
-    ("template", {"paths": ["work/templated"]}),
-    ("link", {"paths": ["work/link"]}),
-    ("removed", {"paths": ["work/link"]}),
-    ("loop", {"paths": ["work/one"]}),
-    ("loop", {"paths": ["work/two"]}),
-    ("one of two", {"paths": ["work/six"]}),
-    ("makes a file", {"paths": ["work/made"]}),
-    ("makes one here", {"paths": ["work/here"]}),
-    ("anything", {"unknown": True}),
-    ("raw", {"unknown": True}),
-    ("packages", {"packages": ["nano", "less", "libc6"]}),
-    ("unit", {"units": ["engine@1.service"]}),
-    ("user", {"users": ["somebody"]}),
-    ("looks", {}),
-    ("stranger", {"unknown": True}),
-    ("elsewhere", {"unknown": True}),
-    ("hidden", {"paths": ["work/hidden"]}),
-    ("hidden loop", {"paths": ["work/seven", "work/eight"]}),
-    ("hidden from us", {"unknown": True}),
-    ("hidden, too", {"unknown": True}),
-    ("hidden three", {"unknown": True}),
-    ("hidden at the end", {"unknown": True}),
-    ("Restart it", {"units": ["engine@1.service"]}),
-    ("of no role", {"paths": ["work/post"]}),
-    ("hidden of no role", {"unknown": True}),
-]
+EXPECTED: list[tuple[str, dict[str, Any]]] = CASES["expected"]
 PROGRAM = (sys.executable, "-m", "tests.ansible_here")
 """Ansible with its own action plugins, modules and callbacks, without a Python for each of sixty modules."""
 KEYS = {"playbook", "host", "role", "task", "module", *things()}
@@ -218,20 +155,7 @@ def test_without_a_file_it_does_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "named"),
-    [
-        ("get_url", {"url": "https://u:p@x", "dest": "/opt/file"}, {"paths": ["/opt/file"]}),
-        ("unarchive", {"dest": "/opt"}, {"paths": ["/opt"], "unknown": True}),
-        ("unarchive", {"dest": "/opt", "creates": "/opt/tool"}, {"paths": ["/opt/tool", "/opt"]}),
-        ("file", {"path": "/opt", "recurse": True}, {"paths": ["/opt"], "unknown": True}),
-        ("apt", {"name": None, "update_cache": True, "upgrade": "no", "deb": None}, {}),
-        ("apt", {"upgrade": "dist"}, {"unknown": True}),
-        ("systemd_service", {"name": "engine.socket", "state": "started"}, {"units": ["engine.socket"]}),
-        ("systemd_service", {"name": None, "daemon_reload": True}, {}),
-        ("group", {"name": "video"}, {"users": ["video"]}),
-        ("command", {"removes": "/opt/old", "creates": None}, {"paths": ["/opt/old"]}),
-        ("copy", {}, {"unknown": True}),
-    ],
+    ("module", "arguments", "named"), CASES["what needs more than this machine is taken from the arguments"]
 )
 def test_what_needs_more_than_this_machine_is_taken_from_the_arguments(
     module: str, arguments: dict[str, Any], named: dict[str, Any]

@@ -12,7 +12,10 @@ import pytest
 from provisioner.gpus.cards import Card, Node
 from provisioner.runner import TaskEvent
 from provisioner.values.state import Instance, Status
+from tests.case_files import read_cases
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
+
+CASES = read_cases("cli/clone_to_try")
 
 PARALLEL = "services.llama_cpp.parallel=2"
 CLONE = ("clone", "llama", "trial", "--set", PARALLEL)
@@ -112,31 +115,7 @@ def test_a_copy_that_fails_its_proof_stays_and_how_to_take_it_away_is_said(there
     assert state_of(there, "llama", "gateway") == others
 
 
-@pytest.mark.parametrize(
-    ("code", "line"),
-    [
-        (64, f"nobody trial --set {PARALLEL}"),
-        (64, f"llama gateway --set {PARALLEL}"),
-        (64, f"llama llama --set {PARALLEL}"),
-        (4, f"llama theirs --set {PARALLEL}"),
-        (4, f"llama orphan --set {PARALLEL}"),
-        (64, f"llama tri_al --set {PARALLEL}"),
-        (64, f"llama provision-x --set {PARALLEL}"),
-        (64, "llama trial --set services.llama_cpp.paralel=2"),
-        (64, "llama trial --set services.llama_cpp.parallel=many"),
-        (64, "llama trial --set services.llama_cpp.parallel=0"),
-        (64, "llama trial --set services.kokoro.streaming=off"),
-        (64, "llama trial --set services=1"),
-        (64, "llama trial --set host=box"),
-        (64, "llama trial --set copy_of=gateway"),
-        (64, "llama trial --set services.llama_cpp.api_key=abc"),
-        (64, "llama trial --set cpu={"),
-        (64, "llama trial --set cpu"),
-        (64, "llama trial --set cpu=1 --set cpu=2"),
-        (64, "llama trial --set cpu.x=1"),
-        (64, "llama trial --dry-run"),
-    ],
-)
+@pytest.mark.parametrize(("code", "line"), CASES["what cannot be is refused and nothing touched"])
 def test_what_cannot_be_is_refused_and_nothing_touched(there: World, lab: Path, code: int, line: str) -> None:
     there.host.create(Instance("theirs", "box", "", "debian/12"))
     there.host.create(Instance("orphan", "box", "homelab", "debian/12"))

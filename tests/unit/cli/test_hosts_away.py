@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.cli.app import VERBS, run
+from tests.case_files import read_cases
+
+CASES = read_cases("cli/hosts_away")
 
 WITHOUT_A_LIVE_LAB = frozenset(
     (
@@ -27,27 +30,7 @@ WITHOUT_A_LIVE_LAB = frozenset(
     )
 )
 """Verbs of a file or of a machine; ``doctor`` tells it as a finding."""
-LINES = {
-    "import": ("import", "box/llama"),
-    "eject": ("eject", "ejected"),
-    "plan": ("plan",),
-    "up": ("up", "--yes"),
-    "status": ("status",),
-    "top": ("top",),
-    "report": ("report", "lab.html"),
-    "verify": ("verify", "--after-reboot"),
-    "audit": ("audit",),
-    "probe": ("probe", "llama", "--yes"),
-    "bench": ("bench",),
-    "down": ("down", "--yes"),
-    "destroy": ("destroy", "--yes", "--lab", "away"),
-    "snapshot": ("snapshot",),
-    "rollback": ("rollback", "--yes", "llama"),
-    "clone": ("clone", "llama", "copy"),
-    "logs": ("logs", "llama"),
-    "open": ("open", "desk"),
-    "exec": ("exec", "llama", "--", "true"),
-}
+LINES = CASES["lines"]
 BESIDE = {"clone --set": ("clone", "llama", "copy", "--set", "services.llama_cpp.parallel=2", "--yes")}
 """What a verb does in another way where it is told so."""
 HOSTS = {

@@ -16,6 +16,9 @@ from provisioner.gpus.bandwidth import (
     words_of,
 )
 from provisioner.gpus.cards import Card
+from tests.case_files import read_cases
+
+CASES = read_cases("gpus/bandwidth")
 
 MIB = 2**20
 CARDS = known_cards()
@@ -51,79 +54,12 @@ def test_each_card_is_found_by_its_own_name(card: KnownCard) -> None:
     assert [(one.memory, one.speed) for one in cards_called(card.label)] == [(card.memory, card.speed)]
 
 
-@pytest.mark.parametrize(
-    ("name", "memory", "wanted"),
-    [
-        ("NVIDIA GeForce RTX 4060", 8188, 272),
-        ("NVIDIA GeForce RTX 4060 Ti", 8188, 288),
-        ("NVIDIA GeForce RTX 4060 Ti", 16380, 288),
-        ("NVIDIA GeForce RTX 4060 Laptop GPU", 8188, 256),
-        ("NVIDIA GeForce RTX 3080", 10240, 760.3),
-        ("NVIDIA GeForce RTX 3080", 12288, 912.4),
-        ("NVIDIA GeForce RTX 3080 Ti", 12288, 912.4),
-        ("NVIDIA GeForce RTX 3080 Laptop GPU", 16384, 448),
-        ("NVIDIA GeForce RTX 3060", 12288, 360),
-        ("NVIDIA GeForce RTX 3060", 8192, 240),
-        ("NVIDIA GeForce RTX 3060 Laptop GPU", 6144, 336),
-        ("NVIDIA GeForce RTX 3050", 8192, 224),
-        ("NVIDIA GeForce RTX 3050", 6144, 168),
-        ("NVIDIA GeForce RTX 3050 6GB Laptop GPU", 6144, 168),
-        ("NVIDIA GeForce RTX 4070", 12282, 504.2),
-        ("NVIDIA GeForce RTX 4070 Ti SUPER", 16376, 672.3),
-        ("NVIDIA GeForce RTX 4070 Laptop GPU", 8188, 256),
-        ("NVIDIA GeForce GTX 1060 3GB", 3072, 192.2),
-        ("NVIDIA GeForce GTX 1060 6GB", 6144, 216.7),
-        ("NVIDIA GeForce RTX 2070 with Max-Q Design", 8192, 384),
-        ("GeForce RTX 2070", 8192, 448),
-        ("NVIDIA GeForce RTX 5090", 32607, 1792),
-        ("NVIDIA A10", 23028, 600.2),
-        ("NVIDIA A100-SXM4-40GB", 40960, 1555.2),
-        ("NVIDIA A100-SXM4-80GB", 81920, 2039),
-        ("NVIDIA A100 80GB PCIe", 81920, 1935.4),
-        ("NVIDIA H100 80GB HBM3", 81559, 3361.3),
-        ("NVIDIA H100 PCIe", 81559, 2039),
-        ("NVIDIA H100 NVL", 95830, 3940.5),
-        ("NVIDIA H200", 143771, 4800),
-        ("NVIDIA L4", 23034, 300.1),
-        ("NVIDIA L40S", 46068, 864),
-        ("Tesla T4", 15360, 320),
-        ("Tesla V100-SXM2-32GB", 32768, 898),
-        ("NVIDIA RTX A4000", 16376, 448),
-        ("Quadro RTX 4000", 8192, 416),
-        ("NVIDIA RTX 4000 Ada Generation", 20475, 360),
-        ("NVIDIA RTX 4000 SFF Ada Generation", 20475, 280),
-        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 97887, 1792),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, 1792),
-        ("GA104 [GeForce RTX 3070]", 8192, 448),
-        ("GA106 [GeForce RTX 3060 Lite Hash Rate]", 12288, 360),
-        ("AD106M [GeForce RTX 4070 Max-Q / Mobile]", 8188, 256),
-        ("Navi 31 [Radeon RX 7900 XT/7900 XTX]", 20464, 800),
-        ("AMD 0x744c", 24560, 960),
-        ("AMD 0x73df", 12272, 432),
-        ("AMD Radeon RX 6600 (RADV NAVI23)", 8176, 224),
-        ("Intel(R) Arc(TM) A770 Graphics", 16225, 560),
-    ],
-)
+@pytest.mark.parametrize(("name", "memory", "wanted"), CASES["a name of a driver stands for one card"])
 def test_a_name_of_a_driver_stands_for_one_card(name: str, memory: int, wanted: float) -> None:
     assert speed_of(name, memory) == wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "memory"),
-    [
-        ("", 8192),
-        ("NVIDIA", 8192),
-        ("AMD Radeon 780M", 2048),
-        ("AMD 0x744c", 16368),
-        ("AMD 0x1234", 8192),
-        ("NVIDIA A10G", 23028),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864),
-        ("NVIDIA GeForce RTX 3060", 6144),
-        ("NVIDIA GeForce RTX 3060", 0),
-        ("NVIDIA GeForce RTX 2070 SUPER Laptop GPU", 8192),
-        ("Navi 33 [Radeon RX 7600/7690]", 8192),
-    ],
-)
+@pytest.mark.parametrize(("name", "memory"), CASES["what is not known stays unknown"])
 def test_what_is_not_known_stays_unknown(name: str, memory: int) -> None:
     assert speed_of(name, memory) is None
 
@@ -133,23 +69,7 @@ def test_without_its_memory_a_card_is_known_where_all_of_its_name_are_as_fast() 
     assert speed_of("NVIDIA GeForce RTX 4090", 49_140) == 1008.4, "with twice the memory, on the same bus"
 
 
-@pytest.mark.parametrize(
-    ("text", "labels"),
-    [
-        ("RTX 3060", ["GeForce RTX 3060 12GB", "GeForce RTX 3060 8GB"]),
-        ("rtx 3060 8gb", ["GeForce RTX 3060 8GB"]),
-        ("RTX3060Ti", ["GeForce RTX 3060 Ti 8GB"]),
-        ("NVIDIA GeForce RTX 4060", ["GeForce RTX 4060 8GB"]),
-        ("rx7900xtx", ["Radeon RX 7900 XTX 24GB"]),
-        ("A100", ["A100-PCIE-40GB", "A100 80GB PCIe", "A100-SXM4-80GB"]),
-        ("A100 40 GB", ["A100-PCIE-40GB"]),
-        ("H100", ["H100 PCIe 80GB", "H100 80GB HBM3"]),
-        ("RTX 3060 6GB", []),
-        ("RTX 4000", []),
-        ("8GB", []),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "labels"), CASES["a card is called by its name"])
 def test_a_card_is_called_by_its_name(text: str, labels: list[str]) -> None:
     assert [card.label for card in cards_called(text)] == labels
 

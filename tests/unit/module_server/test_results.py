@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.case_files import read_cases
 from tests.module_payloads import payload, written
 from tests.module_servers import Box, Result
+
+CASES = read_cases("module_server/results")
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="a server is root's")
 
@@ -39,24 +42,7 @@ def both(box: Box, content: bytes) -> Result:
     return served
 
 
-MODULES: list[tuple[str, dict[str, Any]]] = [
-    ("ping", {"data": "ä"}),
-    ("ping", {"data": "crash"}),
-    ("ping", {"unknown": 1}),
-    ("command", {"_raw_params": "id; true", "_uses_shell": True}),
-    ("command", {"argv": ["sh", "-c", "umask; ulimit -a; pwd; env | sort | grep -v PROVISION"]}),
-    ("command", {"argv": ["/no/such/program"]}),
-    ("stat", {"path": "/etc/passwd", "get_mime": False}),
-    ("slurp", {"src": "/etc/hostname"}),
-    ("getent", {"database": "passwd", "key": "root"}),
-    ("find", {"paths": ["/etc/apt"], "patterns": ["*.list"]}),
-    ("user", {"name": "nobody-else", "state": "absent"}),
-    ("group", {"name": "nobody-else", "state": "absent"}),
-    ("apt_repository", {"repo": "deb http://localhost/ nowhere main", "state": "absent", "update_cache": False}),
-    ("wait_for", {"path": "/etc/passwd", "timeout": 5}),
-    ("get_url", {"url": "file:///etc/hostname", "dest": "/var/"}),
-    ("provision_cuda_headers", {"toolkit": "/no/such/toolkit", "headers": "mended"}),
-]
+MODULES: list[tuple[str, dict[str, Any]]] = CASES["modules"]
 
 
 @pytest.mark.parametrize(("module", "arguments"), MODULES)
@@ -86,37 +72,7 @@ def test_facts(shared: Box) -> None:
 
 
 END = "AnsibleModule(argument_spec={}).exit_json(changed=False)\n"
-ODD_MODULES = {
-    "forks": f"import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n{END}",
-    "much_output": "import sys\nsys.stdout.write('x' * 20_000_000)\nsys.exit(0)\n",
-    "much_of_both": "import os\nos.write(2, b'e' * 200_000)\nos.write(1, b'o' * 200_000)\n",
-    "descriptor": f"import os\nos.write(1, b'by hand\\n')\nprint('by print')\n{END}",
-    "exit_code": "import sys\nsys.exit(3)\n",
-    "exit_text": "import sys\nsys.exit('words')\n",
-    "hard_exit": "import os\nos._exit(7)\n",
-    "by_kill": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
-    "by_term": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n",
-    "by_segv": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
-    "by_int": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n",
-    "raises": "raise RuntimeError('on purpose')\n",
-    "no_end": "AnsibleModule(argument_spec={})\n",
-    "threads": "import threading, time\n"
-    f"threading.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()\n{END}",
-    "at_exit": f"import atexit\natexit.register(print, 'at exit')\n{END}",
-    "closes": "import os\nos.close(1)\nos.close(2)\nos._exit(0)\n",
-    "closed_output": f"import sys, os\nos.close(1)\n{END}",
-    "reads": f"import sys\nprint(repr(sys.stdin.read()))\n{END}",
-    "sources": "import inspect\nfrom ansible.module_utils import basic\n"
-    "print(len(inspect.getsource(basic)), len(inspect.getsource(basic.AnsibleModule.run_command)), basic.__file__)\n"
-    f"import ansible\nprint(ansible.__path__, basic.__spec__.origin)\n{END}",
-    "main_module": "import sys, __main__\nprint(sys.argv, sys.path, sys.executable, sys.flags, __name__)\n"
-    "print(sorted(vars(__main__)), sys.stdout.encoding, sys.stdout.errors, sys.stderr.errors, sys.stdin.encoding)\n"
-    f"print(sys.stdout.line_buffering, sys.stderr.line_buffering)\n{END}",
-    "handlers": "import signal\n"
-    "print({n: str(signal.getsignal(n)).split(' at ')[0] for n in sorted(signal.valid_signals())})\n"
-    f"print(signal.pthread_sigmask(signal.SIG_BLOCK, []))\n{END}",
-    "open_files": f"import os\nprint(sorted(os.listdir('/proc/self/fd')))\n{END}",
-}
+ODD_MODULES = CASES["odd modules"]
 
 
 @pytest.mark.parametrize("name", sorted(ODD_MODULES))

@@ -13,6 +13,9 @@ import pytest
 
 from provisioner.cli.app import run
 from provisioner.values import paths
+from tests.case_files import read_cases
+
+CASES = read_cases("services/agent_team")
 
 PROGRAMS = paths.roles() / "agent_team/programs"
 
@@ -50,46 +53,8 @@ containers:
   chat: { services: { open_webui: { connect: [gateway/litellm], admin: a@b.cd, password: !secret password } } }
 """
 MEMBER, COORDINATOR = "{ name: coder, instructions: a, model: tiny }", "coordinator: { instructions: a, model: tiny }"
-COORDINATED = "instructions: a, model: tiny }\n        members"
 FAR = "far: { model: cohere/model, api_key: !secret key }"
-WRONG = [
-    # a gateway's alias, as a member and as the coordinator
-    ("model: tiny }]", "model: fast }]", 12, '"fast" is an alias of gateway/litellm'),
-    (COORDINATED, COORDINATED.replace("tiny", "fast"), 11, '"fast" is an alias of gateway/litellm'),
-    ("model: tiny }]", "model: team }]", 12, '"team" is an alias of gateway/litellm'),
-    # itself, a gateway, a chat, another team that asks this one
-    ("model: tiny }]", "model: team/agent_team }]", 12, "team/agent_team computes no answers"),
-    ("model: tiny }]", "model: gateway/litellm }]", 12, "gateway/litellm computes no answers"),
-    ("model: tiny }]", "model: chat/open_webui }]", 12, "chat/open_webui computes no answers"),
-    ("model: tiny }]", "model: other/agent_team }]", 12, "other/agent_team computes no answers"),
-    # an engine that is not there
-    ("model: tiny }]", "model: nobody }]", 12, 'no engine or upstream "nobody"'),
-    ("model: tiny }]", "model: llama/kokoro }]", 12, 'no engine or upstream "llama/kokoro"'),
-    (
-        COORDINATED,
-        COORDINATED.replace("tiny", "tyni"),
-        11,
-        'no engine or upstream "tyni" in this file; known: far, tiny',
-    ),
-    ("model: tiny }]", "model: spare }]", 12, 'no service serves model "spare"'),
-    ("model: tiny }]", "model: far }]", 12, "where cohere answers in OpenAI's words is not known"),
-    ("name: coder", "name: a b", 12, '"a b" is no name of a function'),
-    ("name: coder", "name: coordinator", 12, '"coordinator" is who asks the members'),
-    (MEMBER, f"{MEMBER}, {MEMBER}", 12, 'two members are called "coder"'),
-    (f"[{MEMBER}]", "[]", 12, "the team has no members"),
-    ("tiny }]", "tiny, price: { read: 1, written: 2 } }]", 12, "what costs money needs a limit"),
-    # limits
-    ("most_turns: 12", "most_turns: 0", 13, "0 is too small"),
-    ("most_turns: 12", "most_tokens: 0", 13, "0 is too small"),
-    ("most_turns: 12", "most_seconds: 0", 13, "0 is too small"),
-    ("most_turns: 12", "most_seconds: 3601", 13, "3601 is too large"),
-    ("most_turns: 12", "most_cost: 0.0", 13, "0.0 is too small"),
-    ("most_turns: 12", "most_turns: -1", 13, "-1 is too small"),
-    ("most_turns: 12", "most_cost: 1.0", 13, "nothing has a price"),
-    # no coordinator
-    (COORDINATOR, "most_tokens: 5", 9, "coordinator"),
-    (COORDINATOR, "coordinator: { instructions: a }", 11, "model"),
-]
+WRONG = CASES["wrong"]
 
 
 ASKERS = [

@@ -17,6 +17,9 @@ from provisioner.services import knowledge_of, oci
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Instance, Secret
+from tests.case_files import read_cases
+
+CASES = read_cases("services/oci")
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("image", "oci")
@@ -80,44 +83,7 @@ def test_a_registry_of_any_kind_is_taken(image: str) -> None:
     assert said(image=f"{image}@{DIGEST}") == []
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"pages": None}, "it has no list of paths"),
-        ({"looks": ["/"]}, "pages and looks are both written"),
-        ({"api_key": KEY}, "no browser sends a key"),
-        ({"image_port": None}, "it has no image_port"),
-        ({"health": "x"}, "must be a path"),
-        ({**NO_HTTP, "health_command": None}, "nothing says whether the image is well"),
-        ({**NO_HTTP, "image_port": 80}, "an image that speaks no HTTP has none"),
-        ({**NO_HTTP, "pages": ["/"]}, "an image that speaks no HTTP has none"),
-        ({**NO_HTTP, "looks": ["/"]}, "an image that speaks no HTTP has none"),
-        ({**NO_HTTP, "answers": ["/x"]}, "an image that speaks no HTTP has none"),
-        ({**NO_HTTP, "api_key": KEY}, "an image that speaks no HTTP has none"),
-        ({"registry_user": "penny"}, "needs registry_password"),
-        ({"registry_password": KEY}, "needs registry_user"),
-        ({"port": 80}, "80 is too small"),
-        ({"capabilities": ["SYS_ADMIN"]}, "not one of the choices"),
-        ({"privileged": True}, "unknown key"),
-        ({"devices": ["/dev/fuse"]}, "unknown key"),
-        ({"network": "host"}, "unknown key"),
-        ({"pages": None, "looks": ["/"], "expose": "lan"}, "expose: lan needs api_key"),
-        ({"ports": [{"port": 53, "why": "names"}]}, "53 is below 1024 without need"),
-        ({"ports": [{"port": 5000}]}, "required"),
-        ({"ports": [{"port": 70000, "why": "x"}]}, "70000 is no port"),
-        ({"ports": [{"port": 5000, "why": "x", "protocol": "sctp"}]}, "not one of the choices"),
-        ({"ports": [{"port": 8300, "image_port": 81, "why": "x"}]}, "port 8300 is its own already"),
-        ({"ports": [{"port": 18300, "why": "x"}]}, "port 18300 is its own already"),
-        ({"ports": [{"port": 5000, "image_port": 80, "why": "x"}]}, "port 80 (tcp) is reached already"),
-        ({"ports": [{"port": 5000, "why": "x"}, {"port": 5000, "why": "y"}]}, "port 5000 is its own already"),
-        ({"volumes": {"a": "/proc/x"}}, "no name of letters"),
-        ({"volumes": {"a": "/x", "b": "/x"}}, "that no other has"),
-        ({"volumes": {"/run/podman/podman.sock": "/x"}}, "not the name of a variable"),
-        ({"secrets": [{"name": "a.b", "value": KEY}]}, "a.b is no name of such a secret"),
-        ({"secrets": [{"name": "../a", "value": KEY, "as": "file"}]}, "is no name of such a secret"),
-        ({"secrets": [{"name": "A", "value": KEY}], "environment": {"A": "x"}}, "A is there already"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), CASES["what cannot be is refused"])
 def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
     assert any(words in message for message in said(**options)), said(**options)
 

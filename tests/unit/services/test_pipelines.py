@@ -20,8 +20,11 @@ from provisioner.services.pipelines import Said, flaws, said_of
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError
 from tests import documented
+from tests.case_files import read_cases
 from tests.pipelines_source import FETCH, STANDIN, standin_in
 from tests.scenario_programs import module_at
+
+CASES = read_cases("services/pipelines")
 
 PIPELINE = "class Pipeline:\n    def pipe(self, user_message, model_id, messages, body):\n        return 'hello'\n"
 FILE = """name: lab
@@ -41,33 +44,7 @@ containers:
         secrets: [{ name: FAR_KEY, value: !secret key }]
 """
 LIST = "pipelines: [agents/team.py]"
-WRONG = [
-    (LIST, "pipelines: [agents/nobody.py]", 11, "agents/nobody.py cannot be read: No such file"),
-    (LIST, "pipelines: [agents]", 11, "agents cannot be read: it is no regular file"),
-    (LIST, "pipelines: [agents/binary.py]", 11, "binary.py cannot be read: it is no UTF-8 text"),
-    (LIST, "pipelines: [agents/large.py]", 11, "large.py cannot be read: it has more than 200000 bytes"),
-    (LIST, "pipelines: [agents/team.py, other/team.py]", 11, "other/team.py has the name of agents/team.py"),
-    (LIST, "pipelines: [agents/team.py, agents/same.py]", 11, 'are both called "team"'),
-    (LIST, "pipelines: [agents/syntax.py]", 11, "agents/syntax.py, line 3: no Python"),
-    (
-        LIST,
-        "pipelines: [agents/installs.py]",
-        11,
-        "agents/installs.py, line 3: requirements: upstream would install langchain",
-    ),
-    (LIST, "pipelines: [agents/filter.py]", 11, "agents/filter.py, line 3: it is a filter"),
-    (LIST, "pipelines: ['agents/a b.py']", 11, "'a b.py' is no name that the file of a service may have"),
-    (LIST, "pipelines: [agents/notes.txt]", 11, "notes.txt cannot be the name of a pipeline"),
-    (LIST, "pipelines: []", 11, "pipelines"),
-    ("connect: [llama/llama_cpp]", "connect: [gateway/litellm]", 12, "is not made before pipes/pipelines"),
-    ("connect: [llama/llama_cpp]", "connect: [pipes/pipelines]", 12, "is not made before pipes/pipelines"),
-    ("model: team", "model: tem", 13, '"tem" is no pipeline of this service'),
-    ("{ WORD: a }", "{ PIPELINES_API_KEY: a }", 14, "PIPELINES_API_KEY is none of the pipelines' own"),
-    ("{ WORD: a }", "{ PYTHONPATH: a }", 14, "PYTHONPATH is none of the pipelines' own"),
-    ("{ WORD: a }", "{ FAR_KEY: a }", 15, "FAR_KEY is there twice"),
-    ("api_key: !secret pipes", "api_key: !secret known", 10, "the value must have 16 or more characters"),
-    ("api_key: !secret pipes\n", "port: 9099\n", 9, "api_key"),
-]
+WRONG = CASES["wrong"]
 
 
 @pytest.fixture

@@ -8,54 +8,17 @@ from typing import Any
 import pytest
 from proxmoxer import ResourceException
 
+from tests.case_files import read_cases
 from tests.doubles.proxmox import Double, formats, schema
 from tests.doubles.proxmox.call import handlers
 from tests.doubles.proxmox.client import proxmoxer, root, with_token
 
-FORM = "invalid format - format error\n"
-NOT_DEFINED = "property is not defined in schema and the schema does not allow additional properties"
+CASES = read_cases("doubles/proxmox/parameters")
+
 TEMPLATE = "local:vztmpl/debian-12-standard_12.7-1_amd64.tar.zst"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("cores", "abc", "type check ('integer') failed - got 'abc'"),
-        ("nosuch", "1", NOT_DEFINED),
-        ("lxc.idmap", "u 0 1 1", NOT_DEFINED),
-        ("cores", "0", "value must have a minimum value of 1"),
-        ("cores", "9000", "value must have a maximum value of 8192"),
-        ("vmid", "99", "invalid format - value does not look like a valid VM ID\n"),
-        ("onboot", "True", "type check ('boolean') failed - got 'True'"),
-        ("onboot", "on", "type check ('boolean') failed - got 'on'"),
-        ("password", "1234", "value must be at least 5 characters long"),
-        ("lock", "none", "value 'none' does not have a value in the enumeration"),
-        ("hostname", "under_score", "invalid format - value does not look like a valid DNS name\n"),
-        ("tags", "a;b!", "invalid format - invalid characters in tag\n"),
-        (
-            "dev0",
-            "/etc/passwd",
-            f"{FORM}dev0.path: invalid format - /etc/passwd is not a valid device path\n",
-        ),
-        (
-            "dev0",
-            "/dev/x,mode=999",
-            f"{FORM}dev0.mode: value does not match the regex pattern\n",
-        ),
-        (
-            "net0",
-            "name=eth0,ip=10.0.0.1",
-            f"{FORM}net0.ip: invalid format - value does not look like a valid ipv4 network configuration\n\n",
-        ),
-        (
-            "net0",
-            "bridge=vmbr0",
-            f"{FORM}net0.name: property is missing and it is not optional\n",
-        ),
-        ("net0", "name=eth0,foo=1", "invalid format - invalid key in comma-separated list property: foo\n"),
-        ("unique", "1", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "text"), CASES["what a parameter is refused with"])
 def test_what_a_parameter_is_refused_with(pve: Double, name: str, value: str, text: str) -> None:
     """Facts: 400, ``errors`` by parameter, with the texts of the type, limit and format checks."""
     reply = root(pve).ask("POST", "/nodes/pve1/lxc", **{"vmid": 105, "ostemplate": TEMPLATE, name: value})
