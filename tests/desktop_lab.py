@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.integration.up.quickstart_lab import CANARIES, Lab
+from tests.processes import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 VISIT = ROOT / "tests/desktop_visit.py"
@@ -64,14 +64,11 @@ class DesktopLab(Lab):
 
     def inside(self, *command: str, stdin: str = "", of: str = "") -> str:
         """What a command that has to end well says in the container, or in another one."""
-        done = subprocess.run(
+        done = completed(
             ["incus", "exec", of or self.desk, "--", *command],
+            given=stdin,
             env={**os.environ, **self.environment},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
+            timeout_s=300,
         )
         assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout

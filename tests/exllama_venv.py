@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.processes import completed
+
 TORCH = ("torch==2.13.0+cpu", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
 EXLLAMA2 = ("exllamav2==0.3.2", "tokenizers==0.23.3")
 EXLLAMA3 = ("exllamav3==1.4.2", "triton==3.9.0")
@@ -27,14 +29,6 @@ def exllama_venv(folder: Path) -> Path:
 
 def answers_of(python: Path, program: str, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What a module of these tests, run by that Python, answers to questions, in their order."""
-    said = subprocess.run(
-        [python, "-m", program],
-        input=json.dumps(questions),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_S,
-        cwd=ROOT,
-    )
+    said = completed([python, "-m", program], given=json.dumps(questions), cwd=ROOT, timeout_s=TIMEOUT_S)
     assert said.returncode == 0, said.stderr[-4000:]
     return list(json.loads(said.stdout))

@@ -1,15 +1,30 @@
-"""Programs that a test starts beside itself: none outlives the test, and none is waited for without an end."""
+"""Programs that a test starts: none outlives the test, and none is waited for without an end."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import AnyStr
 
 from tests.waiting import PATIENCE_S
+
+
+def completed(
+    command: Sequence[str | Path],
+    *,
+    timeout_s: float,
+    given: str = "",
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Return how a program ended and what it said; it reads what is given, and nothing of this process."""
+    return subprocess.run(
+        command, input=given, cwd=cwd, env=env, timeout=timeout_s, capture_output=True, text=True, check=False
+    )
 
 
 @contextmanager

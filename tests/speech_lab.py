@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes import completed
 from tests.scenario_programs import module_at
 
 SCENARIO = Path(__file__).resolve().parents[1] / "molecule/kokoro"
@@ -58,15 +59,11 @@ class SpeechLab:
 
     def provision(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command there."""
-        return subprocess.run(
+        return completed(
             [str(Path(sys.executable).parent / "provision"), *arguments],
             cwd=self.folder,
             env=os.environ | {"PROVISION_SECRET_MASTER_KEY": MASTER_KEY},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=False,
+            timeout_s=TIMEOUT_S,
         )
 
     def well(self, *arguments: str) -> str:

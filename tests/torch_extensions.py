@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.values import paths
+from tests.processes import completed
 
 TORCH = "2.13.0"
 TIMEOUT_S = 900
@@ -131,16 +132,12 @@ def _build(compiler: str, name: str, extension: Extension, site: Path, folder: P
 
 
 def _compile(command: Sequence[str]) -> None:
-    done = subprocess.run(
-        [*command, "-shared", "-fPIC", "-O0"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    done = completed([*command, "-shared", "-fPIC", "-O0"], timeout_s=TIMEOUT_S)
     assert not done.returncode, done.stderr
 
 
 def _pip(*arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, *PIP, *arguments], timeout=TIMEOUT_S, capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, *PIP, *arguments], timeout_s=TIMEOUT_S)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["pip said nothing"]
         pytest.skip(f"{arguments[-1]} cannot be had: {said[-1]}")

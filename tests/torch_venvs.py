@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.processes import completed
 
 MODULE = Path(__file__).resolve().parents[1] / "src/provisioner/ansible/modules/provision_torch_proof.py"
 
@@ -61,14 +62,11 @@ class Venv:
 def prove(venv: Venv, packages: Mapping[str, str], ours: Mapping[str, str] | None = None, **more: Any) -> Any:
     """Run the module as Ansible does, as a program with ``ours`` for its environment; what it answers."""
     arguments = {"python": venv.python, "packages": packages, **more}
-    done = subprocess.run(
+    done = completed(
         [sys.executable, str(MODULE)],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": True}}),
+        given=json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": True}}),
         env=ours,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        timeout_s=300,
     )
     assert done.stdout, done.stderr
     return json.loads(done.stdout)

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -26,6 +25,7 @@ import yaml
 from provisioner.report.stacks import lock_text
 from provisioner.wheels.known import Stack, known_stacks
 from provisioner.wheels.locking import Locked, LockRequest, locked
+from tests.processes import completed
 
 NAME = "vllm-tests"
 PYTHON = "3.11"
@@ -184,14 +184,7 @@ def _download(folder: Path, pins: str) -> None:
     """Have pip download all of them into the folder; what lies there with the right hash is not fetched again."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--require-hashes", "--find-links", str(folder), "--dest", str(folder)]
-    done = subprocess.run(
-        [*command, "--requirement", "/dev/stdin"],
-        input=pins,
-        timeout=TIMEOUT_S,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([*command, "--requirement", "/dev/stdin"], given=pins, timeout_s=TIMEOUT_S)
     assert "DO NOT MATCH THE HASHES" not in done.stderr, done.stderr
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["pip said nothing"]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import completed
+
 TIMEOUT_S = 900.0
 
 
@@ -27,9 +29,7 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     # A plain path: .pth files that lie in it, such as that of the editable package, are not read.
     (target / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    missing = subprocess.run(
-        [python, "-I", "-c", "import provisioner"], capture_output=True, text=True, check=False, timeout=120
-    )
+    missing = completed([python, "-I", "-c", "import provisioner"], timeout_s=120)
     assert "No module named 'provisioner'" in missing.stderr
     return python
 
@@ -40,13 +40,5 @@ def play(
     """What ``ansible-playbook`` says in the folder; its last line is its exit code."""
     program = Path(sys.executable).parent / "ansible-playbook"
     clean = {key: one for key, one in os.environ.items() if not key.startswith(("ANSIBLE_", "PROVISION_", "PYTHON"))}
-    done = subprocess.run(
-        [python, program, *arguments],
-        cwd=folder,
-        env={**clean, **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    done = completed([python, program, *arguments], cwd=folder, env={**clean, **environment}, timeout_s=timeout_s)
     return f"{done.stdout}{done.stderr}\nrc={done.returncode}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
+from tests.processes import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 1800
@@ -34,13 +34,10 @@ class RoleBox:
         inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
         playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, **play}]))
         program = Path(sys.executable).parent / "ansible-playbook"
-        done = subprocess.run(
+        done = completed(
             [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables)],
             env=os.environ | ansible_environment(ROOT),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
+            timeout_s=TIMEOUT_S,
         )
         return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
 

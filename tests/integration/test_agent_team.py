@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.openai.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
+from tests.processes import completed
 from tests.team_server import KEY, TeamServer, question, team_serving, team_venv
 from tests.waiting import wait_until
 
@@ -284,7 +284,5 @@ def test_the_watch_sees_what_the_library_would_send(python: Path, tmp_path: Path
     (tmp_path / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
     environment = {"PYTHONPATH": str(tmp_path), "OPENAI_API_KEY": "sk-canary"}
     # OpenAI's name is answered by nobody here: that it is looked up is enough.
-    done = subprocess.run(
-        [python, "-c", TRACED], env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = completed([python, "-c", TRACED], env=environment, timeout_s=120)
     assert "looked up api.openai.com" in done.stderr

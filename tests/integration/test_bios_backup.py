@@ -18,6 +18,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.doubles.corosync.incus_cli import query
 from tests.lab.incus import Lab
+from tests.processes import completed
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
@@ -81,14 +82,10 @@ class Box:
     def backup(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Run the runbook on it."""
         command = (sys.executable, "-m", "provisioner", "runbook", "run", "bios-backup")
-        return subprocess.run(
+        return completed(
             [*command, "--host", f"root@{self.address}", *options],
             env=os.environ | {"PROVISION_SSH_CONFIG": str(self.ssh_config), "XDG_STATE_HOME": str(self.state)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            timeout_s=120,
         )
 
     def kept(self) -> list[Path]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import completed
+
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,9 +64,7 @@ class Tried:
             "no",
             *named,
         ]
-        done = subprocess.run(
-            command, cwd=self.tree, env=self.environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        done = completed(command, cwd=self.tree, env=self.environment, timeout_s=TIMEOUT_S)
         return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
 
 

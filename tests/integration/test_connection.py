@@ -21,6 +21,7 @@ from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.lab.far import WAYS, provider_by
+from tests.processes import completed
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
@@ -50,16 +51,12 @@ class Play:
         """Run ``tasks`` in the host "web" (the container's name is a variable)."""
         play = {"hosts": "web", "gather_facts": False, "tasks": list(tasks)}
         self.page.write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
-        return subprocess.run(
+        return completed(
             ("ansible-playbook", "-i", str(self.inventory), str(self.page)),
             env={**os.environ, **ansible_environment(ROOT), "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}
             | self.environment
             | environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
+            timeout_s=300,
         )
 
 

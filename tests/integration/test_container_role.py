@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.ansible_environment import ansible_environment
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
 from tests.lab.far import FarIncus
+from tests.processes import completed
 
 __all__ = ["pve"]
 
@@ -48,14 +48,7 @@ def play(inventory: Path, secret: str, *arguments: str) -> str:
     """What ``ansible-playbook`` says of ``containers.yml``."""
     program, playbook = Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks/containers.yml"
     command: list[str | Path] = [program, playbook, "-i", inventory, *arguments]
-    done = subprocess.run(
-        command,
-        env=os.environ | ansible_environment(ROOT) | {SECRET: secret},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = completed(command, env=os.environ | ansible_environment(ROOT) | {SECRET: secret}, timeout_s=120)
     said = done.stdout + done.stderr
     assert secret not in said
     assert done.returncode == 0, said

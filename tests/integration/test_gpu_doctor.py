@@ -14,6 +14,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
 from tests.lab.incus import ROOT
+from tests.processes import completed
 
 pytestmark = [pytest.mark.incus]
 
@@ -76,13 +77,10 @@ def test_the_role_of_hosts_refuses_a_machine_without_a_card(provider: IncusProvi
         pytest.skip("this machine has a card")
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(render_this_machine({}, paths.inventory_templates()), encoding="utf-8")
-    done = subprocess.run(
+    done = completed(
         ["ansible-playbook", "-i", str(inventory), str(ROOT / "playbooks/gpu_host.yml")],
         env=os.environ | ansible_environment(ROOT) | {"ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        timeout_s=300,
     )
     assert done.returncode == 2, done.stdout
     assert "it has none of NVIDIA, AMD or Intel" in done.stdout

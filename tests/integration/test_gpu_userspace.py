@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import secrets
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from provisioner.values.state import Instance
 from tests.doubles.proxmox.certificate import issue
 from tests.integration.role_box import RoleBox
 from tests.lab.incus import Lab as Incus
+from tests.processes import completed
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
@@ -90,9 +90,7 @@ class Box(RoleBox):
 
 def incus(*arguments: str, check: bool = True) -> None:
     """Ask the lab's Incus."""
-    done = subprocess.run(
-        ["incus", *arguments], env=os.environ, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = completed(["incus", *arguments], env=os.environ, timeout_s=300)
     assert not check or done.returncode == 0, done.stderr
 
 

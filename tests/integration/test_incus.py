@@ -20,6 +20,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.state import Device, Instance
 from tests.lab.incus import LAB, hold_to_limits
+from tests.processes import completed
 
 TIMEOUT_S = 300
 pytestmark = pytest.mark.incus
@@ -31,9 +32,7 @@ PATIENCE_S = 20.0
 
 def incus(*arguments: str, check: bool = True) -> str:
     """The output of Incus' own command."""
-    done = subprocess.run(
-        ("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
+    done = completed(("incus", *arguments), timeout_s=TIMEOUT_S)
     assert not check or done.returncode == 0, done.stderr
     return done.stdout
 

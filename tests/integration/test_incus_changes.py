@@ -20,6 +20,7 @@ from provisioner.providers.incus import client as client_module
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
+from tests.processes import completed
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.incus
@@ -29,9 +30,7 @@ MIB, GIB = 2**20, 2**30
 
 def incus(*arguments: str) -> str:
     """The output of Incus' own command."""
-    done = subprocess.run(
-        ("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = completed(("incus", *arguments), timeout_s=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -16,6 +16,7 @@ import pytest
 
 from provisioner import __version__
 from tests.integration.plain_ansible import ansible
+from tests.processes import completed
 from tests.scenario_programs import module_at
 from tests.waiting import PATIENCE_S
 
@@ -185,14 +186,11 @@ def _said(folder: Path, python: str | Path, command: tuple[str, ...], environmen
     """What one of Ansible's programs says in the folder; its last line is its exit code."""
     clean = {key: one for key, one in os.environ.items() if not key.startswith(("ANSIBLE_", "PROVISION_", "PYTHON"))}
     own = {"ANSIBLE_HOME": str(folder / "home"), "HOME": str(folder)}
-    done = subprocess.run(
+    done = completed(
         [python, PROGRAMS / command[0], *command[1:]],
         cwd=folder,
         env={**clean, **own, **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+        timeout_s=TIMEOUT_S,
     )
     return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import completed
+
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,9 +75,7 @@ def test_pre_commit_stops_a_broken_lab_with_its_line_and_lets_a_good_one_pass(
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(pre_commit), "run", "--color=never", *arguments]
-        return subprocess.run(
-            command, cwd=labs, env=environment, check=False, capture_output=True, text=True, timeout=TIMEOUT_S
-        )
+        return completed(command, cwd=labs, env=environment, timeout_s=TIMEOUT_S)
 
     refused = run("--all-files")
     assert refused.returncode == 1, refused.stdout + refused.stderr

@@ -15,6 +15,7 @@ from provisioner.models.folders import header_of
 from provisioner.services.vllm.shapes import DELTA_NETS, LATENT, MAMBA, ends_of, shape_of_vllm
 from provisioner.values.paths import cache
 from tests import vllm_sums, vllm_wheels
+from tests.processes import completed
 from tests.unit.loads.vllm_sums import COUNTED, EXPERTS, LARGE, QWEN35, SEEING, TOKENS, Counted
 from tests.unit.loads.vllm_sums import LATENT as LATENT_KEYS
 
@@ -55,9 +56,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     subprocess.run(install, check=True, timeout=TIMEOUT_S)
     questions = json.dumps([{**one.question, "files": one in (*LARGE, SEEING)} for one in ALL])
     program = Path(vllm_sums.__file__)
-    done = subprocess.run(
-        [python, program], input=questions, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, cwd=folder
-    )
+    done = completed([python, program], given=questions, cwd=folder, timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"')]
     assert len(lines) == len(ALL)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.trust import make_pair
 from tests.lab.incus import Lab, lab_beside, reason_to_skip, shared
+from tests.processes import completed
 
 FAR = lab_beside("far", "debian/12", "debian/12-bare")
 ADDRESS = "127.0.0.1:18443"
@@ -38,15 +38,7 @@ class FarIncus:
 
     def incus(self, *arguments: str, stdin: str = "") -> str:
         """What Incus' own client says on its machine."""
-        done = subprocess.run(
-            ["incus", *arguments],
-            env={**os.environ, **self.lab.environment},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        done = completed(["incus", *arguments], given=stdin, env={**os.environ, **self.lab.environment}, timeout_s=300)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -20,6 +20,7 @@ import pytest
 from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
 from tests.lab import remains
+from tests.processes import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = Path("/run/provisioner")
@@ -87,14 +88,10 @@ def prepare(lab: Lab, arguments: Sequence[str] = (), **options: object) -> str:
         "ANSIBLE_NOCOLOR": "1",
     }
     with _firewall():
-        done = subprocess.run(
+        done = completed(
             ["ansible-playbook", str(ROOT / "playbooks/host.yml"), "--extra-vars", json.dumps(variables), *arguments],
             env=os.environ | ansible_environment(ROOT) | quiet,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=BRING_UP_TIMEOUT_S,
-            check=False,
+            timeout_s=BRING_UP_TIMEOUT_S,
         )
     if done.returncode:
         raise RuntimeError(f"Unable to bring up the lab in {lab.state}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tests import records
 from tests.ansible_environment import ansible_environment
 from tests.changed import changed_paths
 from tests.checkout import tracked_files
+from tests.processes import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 300
@@ -34,14 +34,8 @@ LINTERS: dict[str, tuple[str, ...]] = {
 
 def run(command: tuple[str, ...], timeout_s: float = TIMEOUT_S) -> None:
     """Fail with the command's whole output unless it exits 0 in time."""
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | ansible_environment(ROOT) | {"NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
+    done = completed(
+        command, cwd=ROOT, env=os.environ | ansible_environment(ROOT) | {"NO_COLOR": "1"}, timeout_s=timeout_s
     )
     if done.returncode:
         pytest.fail(f"{' '.join(command)} (exit {done.returncode})\n{done.stdout}\n{done.stderr}", pytrace=False)

@@ -11,6 +11,8 @@ from typing import Any
 
 from testinfra.host import Host
 
+from tests.processes import completed
+
 SCENARIO = Path(__file__).resolve().parents[2] / "molecule" / "switch"
 UNIT, ENGINE = "switch-engine.service", "engine.service"
 CONFIG = "/etc/switch-engine.cfg"
@@ -39,9 +41,7 @@ def run_playbook(playbook: str, **options: Any) -> subprocess.CompletedProcess[s
     """Run one of the scenario's playbooks on its container, with other options than the scenario's."""
     command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / playbook)]
     named = {f"switch_{option}": value for option, value in options.items()}
-    return subprocess.run(
-        [*command, "--extra-vars", json.dumps(named)], capture_output=True, text=True, check=False, timeout=600
-    )
+    return completed([*command, "--extra-vars", json.dumps(named)], timeout_s=600)
 
 
 def converged(**options: Any) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import completed
+
 TIMEOUT_S = 120
 ROOT = Path(__file__).resolve().parents[2]
 ALWAYS = "def test_{n}():\n    assert False\n"
@@ -38,9 +40,7 @@ def run(folder: Path, tests: str, *, recipe: str = "@.venv/bin/pytest") -> subpr
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "test_some.py").write_text(tests, encoding="utf-8")
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
-    return subprocess.run(
-        ["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
+    return completed(["bash", ".ci/run"], cwd=folder, timeout_s=TIMEOUT_S)
 
 
 def test_what_fails_once_is_tried_with_its_file_and_named(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ansible_environment import ansible_environment
+from tests.processes import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "examples/quickstart.yml"
@@ -31,9 +31,7 @@ def run(command: tuple[str, ...], folder: Path) -> str:
     environment = os.environ | ansible_environment(ROOT) | secrets
     # Ansible comes compiled, as our package does in a wheel; an editable one compiles itself at its first import.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = completed(command, cwd=folder, env=environment, timeout_s=300)
     assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stderr
 

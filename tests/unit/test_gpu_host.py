@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from provisioner.gpus.health import UNIT
 from provisioner.values import paths
+from tests.processes import completed
 
 ROLE = paths.roles() / "gpu_host"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
@@ -45,9 +46,7 @@ def test_it_runs_before_all_that_starts_containers(unit: str) -> None:
 def test_systemd_takes_it(unit: str, tmp_path: Path) -> None:
     file = tmp_path / UNIT
     file.write_text(unit.replace(VARIABLES["__gpu_host_script"], "/bin/true"), encoding="utf-8")
-    done = subprocess.run(
-        ["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = completed(["systemd-analyze", "verify", str(file)], timeout_s=120)
     about = [line for line in done.stderr.splitlines() if UNIT in line]
     assert (done.returncode, about) == (0, [])
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import completed
+
 ROOT = Path(__file__).resolve().parents[2]
 LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
 
@@ -23,14 +25,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contract(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (LINT_IMPORTS, "--no-cache"),
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    return completed(
+        (LINT_IMPORTS, "--no-cache"), cwd=folder, env={"PYTHONPATH": str(folder), "COLUMNS": "200"}, timeout_s=300
     )
 
 

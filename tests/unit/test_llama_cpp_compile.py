@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.values import paths
+from tests.processes import completed
 
 INCLUDED = paths.roles() / "llama_cpp/files/less_optimised.cmake"
 TARGETS = ("cpp-httplib", "llama", "llama-bench-impl", "llama-common", "llama-server-impl", "mtmd", "server-context")
@@ -45,16 +46,13 @@ def project(tmp_path: Path) -> Path:
 
 def configure(project: Path, known: str) -> subprocess.CompletedProcess[str]:
     """Have CMake configure the project as the role has it configure llama.cpp."""
-    return subprocess.run(
+    return completed(
         [
             *("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"),
             *(f"-DCMAKE_PROJECT_TOP_LEVEL_INCLUDES={INCLUDED}", f"-DPROVISION_KNOWN_SOURCE={known}"),
             "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
         ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        timeout_s=120,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from provisioner.values import paths
+from tests.processes import completed
 
 ROLE = paths.roles() / "llama_cpp"
 METADATA = "Metadata-Version: 2.1\nName: llama_cpp_python\nVersion: 9.9\n\nName: not a header\n"
@@ -38,14 +39,11 @@ def download(folder: Path, sha256: str) -> subprocess.CompletedProcess[str]:
     ):
         assert written in command
         command = command.replace(written, here)
-    return subprocess.run(
+    return completed(
         ["sh", "-c", f"{command} --no-index --find-links {folder}"],
+        given=f"llama-cpp-python==9.9 --hash=sha256:{sha256}",
         cwd=folder,
-        input=f"llama-cpp-python==9.9 --hash=sha256:{sha256}",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        timeout_s=120,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
+from tests.processes import completed
 
 COMMAND = "lookup('pipe', 'touch @FILE@')"
 FORMS = {
@@ -394,14 +394,11 @@ def _run(text: str, folder: Path) -> list[str]:
     plays = [_play(role) for role in load_catalog().services if f"service_{role}:" in text]
     playbook.write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
     secrets.write_text(json.dumps(dict.fromkeys(SECRETS, "sk-0123456789abcdef")), encoding="utf-8")
-    done = subprocess.run(
+    done = completed(
         [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)],
-        env=os.environ | ansible_environment(secrets) | {"ANSIBLE_NOCOLOR": "1"},
         cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        env=os.environ | ansible_environment(secrets) | {"ANSIBLE_NOCOLOR": "1"},
+        timeout_s=300,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     for name in MADE:

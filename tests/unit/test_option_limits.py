@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from provisioner.values.errors import InputError
 from tests.ansible_environment import ansible_environment
 from tests.case_files import read_cases
 from tests.plays import run_tasks
+from tests.processes import completed
 
 CASES = read_cases("option_limits")
 
@@ -138,14 +138,11 @@ def role_said(folder: Path, variables: Mapping[str, Any]) -> tuple[int, str]:
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "roles": ["whisper"]}
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
     (folder / "variables.json").write_text(json.dumps(variables))
-    done = subprocess.run(
+    done = completed(
         ["ansible-playbook", "play.yml", "-i", "localhost,", "-e", "@variables.json"],
         cwd=folder,
         env={**os.environ, **ansible_environment(ROOT), "ANSIBLE_ROLES_PATH": str(folder / "roles")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        timeout_s=120,
     )
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 
 from tests.ansible_environment import ansible_environment
 from tests.plays import rendered, rescued, run_cases, run_tasks
+from tests.processes import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "roles/llama_cpp/templates/models.ini.j2"
@@ -32,14 +32,11 @@ def test_a_refusal_and_a_file_are_those_of_ansible_playbook(tmp_path: Path) -> N
     write = {"template": {"src": str(TEMPLATE), "dest": f"{tmp_path}/models.ini", "mode": "0600"}}
     play["tasks"] = [preflight, compare, write]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
-    done = subprocess.run(
+    done = completed(
         ["ansible-playbook", "play.yml", "-i", "hosts.yml"],
         cwd=tmp_path,
         env={**os.environ, **ansible_environment(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        timeout_s=300,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert (tmp_path / "models.ini").read_bytes() == facts["text"].encode()

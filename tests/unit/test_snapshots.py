@@ -11,6 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.checkout import tracked_files
+from tests.processes import completed
 from tests.snapshots import case_name, normalised
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,7 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
     command = [sys.executable, "-m", "pytest", "-p", "tests.snapshots", "-p", "no:cacheprovider"]
     command += ["--snapshot-default-extension=tests.snapshots.TextFile", *arguments]
     kept = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
-    return subprocess.run(
-        command, cwd=folder, env=kept | variables, capture_output=True, text=True, timeout=60, check=False
-    )
+    return completed(command, cwd=folder, env=kept | variables, timeout_s=60)
 
 
 @pytest.mark.parametrize(

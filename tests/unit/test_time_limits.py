@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests import time_limits
 from tests.molecule.test_scenarios import TIMEOUT_S as SCENARIO_S
+from tests.processes import completed
 from tests.time_limits import FOLDER, LIMITS_S, SLOW_S, limit_s
 
 HANGS = """
@@ -56,14 +56,11 @@ def run(folder: Path, text: str, *options: str) -> str:
     """What a run of pytest with these tests says last; it must fail."""
     (folder / "test_one.py").write_text(text, encoding="utf-8")
     plugins = ["-p", "tests.time_limits", "-p", "no:cacheprovider"]
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "pytest", "-q", f"--rootdir={folder}", *plugins, *options, str(folder / "test_one.py")],
         cwd=folder,
         env={"PYTHONPATH": str(FOLDER.parent)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        timeout_s=300,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout.splitlines()[-1]

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.doubles.corosync.cluster import Cluster
 from tests.doubles.corosync.stale import Mode
+from tests.processes import completed
 
 CONDITIONS: dict[Mode, str] = {
     "version": "behind",
@@ -54,9 +55,7 @@ def provision(environment: Mapping[str, str], *words: str, cwd: str = "/") -> su
     """Run it as a program."""
     call = [sys.executable, "-m", "provisioner", *words]
     env = {**os.environ, **environment}
-    return subprocess.run(
-        call, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env, cwd=cwd, check=False, timeout=900
-    )
+    return completed(call, cwd=cwd, env=env, timeout_s=900)
 
 
 def check(cluster: Cluster, name: str, *words: str, config: Path | None = None) -> Said:

@@ -19,7 +19,7 @@ from typing import Any
 from provisioner.repair.record import Record
 from provisioner.repair.record_json import record_of
 from tests.doubles.corosync.cluster import Cluster
-from tests.processes import killed_at_end
+from tests.processes import completed, killed_at_end
 
 LIMIT_S = 900.0
 PROGRAM = str(Path(sys.executable).parent / "provision")
@@ -73,15 +73,7 @@ class Hand:
 
     def run(self, *arguments: str) -> Ended:
         """Run it to its end."""
-        done = subprocess.run(
-            [PROGRAM, *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = completed([PROGRAM, *arguments], env=self.environment, timeout_s=LIMIT_S)
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def at_step(self, node: str, step: str, do: Callable[[subprocess.Popen[str]], None], *options: str) -> Ended:

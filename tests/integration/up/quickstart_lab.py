@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import urllib.error
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes import completed
 from tests.waiting import PATIENCE_S
 
 MASTER_KEY = "sk-CANARY1-{{lookup('pipe','>/tmp/provisioner-injected')}}-\"#%$x'y\\z"
@@ -107,16 +107,7 @@ class Lab:
         watcher = threading.Thread(target=self._watch, args=(stop,), daemon=True)
         watcher.start()
         try:
-            done = subprocess.run(
-                command,
-                cwd=self.folder,
-                env={**os.environ, **self.environment},
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                timeout=1800,
-                check=False,
-            )
+            done = completed(command, cwd=self.folder, env={**os.environ, **self.environment}, timeout_s=1800)
         finally:
             stop.set()
             watcher.join(PATIENCE_S)
@@ -146,29 +137,18 @@ class Lab:
 
     def provision_of(self, version: Path, *arguments: str) -> Ran:
         """Run the command of another version, by its checkout."""
-        done = subprocess.run(
+        done = completed(
             [sys.executable, "-m", "provisioner", *arguments],
             cwd=self.folder,
             env={**os.environ, **self.environment, "PYTHONPATH": str(version / "src")},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=1800,
-            check=False,
+            timeout_s=1800,
         )
         self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
         return self.runs[-1]
 
     def incus(self, *arguments: str, check: bool = True) -> str:
         """What Incus' own client says; the yardstick for what ours says."""
-        done = subprocess.run(
-            ["incus", *arguments],
-            env={**os.environ, **self.environment, **self.owner},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        done = completed(["incus", *arguments], env={**os.environ, **self.environment, **self.owner}, timeout_s=300)
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout
 

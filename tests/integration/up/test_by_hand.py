@@ -21,7 +21,7 @@ from tests.integration.up.quickstart_lab import Lab
 from tests.lab import remains
 from tests.lab.incus import RUN, lab_beside, prepare, take_down, turn
 from tests.lab.incus import Lab as Incus
-from tests.processes import killed_at_end
+from tests.processes import completed, killed_at_end
 from tests.waiting import wait_until
 
 TIMEOUT_S = 120
@@ -207,14 +207,10 @@ def test_a_member_of_the_sockets_group_needs_no_root(member: list[str], incus_la
     environment = {"HOME": home, "PATH": os.defpath, "USER": USER, **incus_lab.environment}
 
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return completed(
             [*member, "sh", "-euc", 'mkdir -p "$1"; cd "$1"; shift; exec "$@"', "sh", str(folder), *arguments],
             env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
+            timeout_s=300,
         )
 
     text = FILE.replace(NAME, "member")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.processes import completed
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -64,9 +65,7 @@ def ansible(lab: Lab, program: str, *words: str) -> subprocess.CompletedProcess[
     own = {"ANSIBLE_HOME": str(lab.folder / "home"), "ANSIBLE_COLLECTIONS_PATH": str(lab.folder / "collections")}
     command = [str(Path(sys.executable).parent / program), *words]
     environment = {**clean, **lab.environment, **own}
-    return subprocess.run(
-        command, cwd=lab.folder, env=environment, capture_output=True, text=True, timeout=PLAY_S, check=False
-    )
+    return completed(command, cwd=lab.folder, env=environment, timeout_s=PLAY_S)
 
 
 def test_groups_and_ways_in_are_those_of_the_lab_and_what_is_not_there_is_said(lab: Lab) -> None:

@@ -6,7 +6,6 @@ The tests of this module build on each other, in their order.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from provisioner.lab.artifacts import MODELS_PATH
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, FILE, INJECTED, MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.processes import completed
 
 pytestmark = [pytest.mark.incus, pytest.mark.core]
 
@@ -215,13 +215,10 @@ def test_down_stops_and_up_starts_again(lab: Lab) -> None:
 
 
 def test_models_are_shared_read_only(lab: Lab) -> None:
-    touch = subprocess.run(
+    touch = completed(
         ["incus", "exec", "llama", "--", "sh", "-c", f"cd {MODELS_PATH}/*/tiny && touch x"],
         env={**lab.environment, "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        timeout_s=120,
     )
     assert touch.returncode != 0
     assert "Read-only file system" in touch.stderr

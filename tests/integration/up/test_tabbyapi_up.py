@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.incus import IncusProvider
+from tests.processes import completed
 from tests.scenario_programs import module_at
 from tests.torch_extensions import PIP
 from tests.wheel_files import write_stack, write_wheel
@@ -104,16 +105,7 @@ class Lab:
         """Run the command there."""
         program = str(Path(sys.executable).parent / "provision")
         environment = {"PROVISION_SECRET_API_KEY": API_KEY, "PROVISION_SECRET_ADMIN_KEY": ADMIN_KEY}
-        return subprocess.run(
-            [program, *arguments],
-            cwd=self.folder,
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=1200,
-            check=False,
-        )
+        return completed([program, *arguments], cwd=self.folder, env=os.environ | environment, timeout_s=1200)
 
     def write(self, services: str) -> None:
         """The lab's file."""
@@ -170,7 +162,7 @@ def test_from_nothing_to_an_answer(lab: Lab, wheels: Path) -> None:
     assert "No changes" in again
     told = lab.provision("status").stdout
     assert "tabbyapi" in told
-    shown = subprocess.run(
+    shown = completed(
         [
             "incus",
             "exec",
@@ -180,10 +172,7 @@ def test_from_nothing_to_an_answer(lab: Lab, wheels: Path) -> None:
             "-c",
             "cd /opt/torch_stack/* && readlink current; touch x 2>&1",
         ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT_S,
+        timeout_s=TIMEOUT_S,
     ).stdout
     assert "Read-only file system" in shown
     everything = "".join(path.read_text(errors="replace") for path in lab.folder.rglob("*") if path.is_file())

@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.processes import completed
+
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/kokoro/programs/launch.py"
 TORCH = "class cuda:\n    def is_available():\n        return False\n"
 
@@ -36,9 +38,7 @@ def start(folder: Path, port: int, *words: str, timeout_s: float = 60) -> subpro
     (folder / "torch.py").write_text(TORCH, encoding="utf-8")
     limits = ["--max-input", "9", "--start-timeout", str(timeout_s)]
     command = [sys.executable, str(PROGRAM), "--host", "127.0.0.1", "--port", str(port), *limits, *words]
-    return subprocess.run(
-        command, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False, timeout=60
-    )
+    return completed(command, env={"PYTHONPATH": str(folder)}, timeout_s=60)
 
 
 def test_a_port_that_is_taken_ends_it_for_good(tmp_path: Path) -> None:

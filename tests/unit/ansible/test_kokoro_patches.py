@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import completed
+
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "roles/kokoro/programs/patches.py"
 STANDIN = ROOT / "molecule/kokoro/files"
@@ -198,13 +200,7 @@ def test_what_somebody_else_changed_is_told(checkout: Path) -> None:
 def test_nothing_is_written_where_one_of_two_patches_cannot_be(checkout: Path) -> None:
     (checkout / PLAYER).write_text(OLD_PLAYER.replace("estimatedChunks", "chunks"), encoding="utf-8")
     before = (checkout / BACKEND).read_bytes()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "set", str(checkout), "split", "guard"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = completed([sys.executable, str(PROGRAM), "set", str(checkout), "split", "guard"], timeout_s=120)
     assert done.returncode == 1
     assert "is unknown" in done.stderr
     assert (checkout / BACKEND).read_bytes() == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from provisioner.values import paths
 from tests.doubles.ollama.archive import registry_with
 from tests.doubles.ollama.running import ollama
 from tests.gguf_bytes import gguf_bytes, model_bytes
+from tests.processes import completed
 from tests.scenario_programs import module_at
 
 PROGRAMS = paths.roles() / "ollama/programs"
@@ -262,14 +262,7 @@ def test_the_routes_of_its_page_answer_everybody_without_a_switch(server: str) -
 
 def test_the_program_ends_with_what_failed(tmp_path: Path) -> None:
     told = asked("http://127.0.0.1:1", tmp_path)
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "models.py")],
-        input=json.dumps(told),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = completed([sys.executable, str(PROGRAMS / "models.py")], given=json.dumps(told), timeout_s=30)
     assert done.returncode == 1
     assert done.stderr.startswith("Unable to ask Ollama for its models:")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 from provisioner.ansible.callback.provision_changes import changed_things, things
 from tests.ansible_environment import ansible_environment
 from tests.case_files import read_cases
+from tests.processes import completed
 
 CASES = read_cases("ansible/provision_changes")
 
@@ -73,7 +73,7 @@ def play(
     (folder / "converge.yml").write_text(yaml.safe_dump([PLAY | {"post_tasks": after}]))
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"box": None}, "vars": host}}))
-    done = subprocess.run(
+    done = completed(
         [*program, "--inventory", str(folder / "hosts.yml"), str(folder / "converge.yml"), *arguments],
         cwd=ROOT,
         env=os.environ
@@ -85,10 +85,7 @@ def play(
             "ANSIBLE_CALLBACKS_ENABLED": "provision_changes",
             "PROVISION_CHANGES_FILE": file,
         },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+        timeout_s=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import ssl
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from cryptography.x509.oid import NameOID
 from provisioner.ansible.modules import provision_download
 from provisioner.ansible.modules.provision_download import Download, RefusedError
 from tests.file_server import FileServer, Seen, serving
+from tests.processes import completed
 
 CONTENT = os.urandom(1 << 20)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -76,9 +76,7 @@ def run_module(folder: Path, server: FileServer, *, check: bool = False, **more:
     arguments = {"url": server.address, "path": str(folder / "tiny.gguf"), "sha256": SHA256, **more}
     page = folder.parent / "arguments.json"
     page.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": check}}))
-    done = subprocess.run(
-        [sys.executable, str(MODULE), str(page)], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = completed([sys.executable, str(MODULE), str(page)], timeout_s=120)
     assert TOKEN not in done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.processes import completed
+
 FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/programs"
 
 
@@ -28,8 +30,6 @@ def test_imports_that_fail_are_told_apart(tmp_path: Path) -> None:
 def test_a_module_that_takes_the_process_with_it_is_the_last_that_was_named(tmp_path: Path) -> None:
     (tmp_path / "crash.py").write_text("import os; os.abort()", encoding="utf-8")
     command = [sys.executable, str(FILES / "imports.py"), "json", "crash", "re"]
-    done = subprocess.run(
-        command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = completed(command, env={"PYTHONPATH": str(tmp_path)}, timeout_s=60)
     assert done.returncode != 0
     assert done.stdout.splitlines() == ["json", "crash"]

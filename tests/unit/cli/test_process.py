@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import awaited_at_end
+from tests.processes import awaited_at_end, completed
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY
 
 WAITING = """\
@@ -29,14 +29,8 @@ sys.exit(run(sys.argv[1:]))
 
 def provision(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """The command run by this Python."""
-    return subprocess.run(
-        (sys.executable, "-m", "provisioner", *arguments),
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    return completed(
+        (sys.executable, "-m", "provisioner", *arguments), cwd=folder, env={**os.environ, **variables}, timeout_s=60
     )
 
 

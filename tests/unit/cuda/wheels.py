@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.values import paths
+from tests.processes import completed
 
 PLATFORM = "manylinux2014_x86_64"
 TIMEOUT_S = 600
@@ -109,13 +109,10 @@ def cached(wheel: Wheel) -> Path:
 def _download(wheel: Wheel, folder: Path) -> None:
     wanted = ["--dest", str(folder), "--platform", PLATFORM, "--only-binary", ":all:", "--no-deps"]
     patience = ["--quiet", "--disable-pip-version-check", "--retries", "1"]
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "pip", "download", *wanted, *patience, "--require-hashes", "-r", "/dev/stdin"],
-        input=f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n",
-        timeout=TIMEOUT_S,
-        capture_output=True,
-        text=True,
-        check=False,
+        given=f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n",
+        timeout_s=TIMEOUT_S,
     )
     assert "DO NOT MATCH THE HASHES" not in done.stderr, done.stderr
     if done.returncode:

@@ -22,6 +22,7 @@ from provisioner.values.errors import InputError
 from tests import documented
 from tests.case_files import read_cases
 from tests.pipelines_source import FETCH, STANDIN, standin_in
+from tests.processes import completed
 from tests.scenario_programs import module_at
 
 CASES = read_cases("services/pipelines")
@@ -85,14 +86,7 @@ def opened(folder: Path, text: str) -> Lab:
 
 def test_pipelines_behind_a_gateway_and_a_chat_are_valid_and_upstream_is_said_to_be_dormant(folder: Path) -> None:
     (folder / "homelab.yml").write_text(FILE, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "provisioner", "validate"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = completed([sys.executable, "-m", "provisioner", "validate"], cwd=folder, timeout_s=120)
     assert done.returncode == 0, done.stderr
     assert "upstream has had no commit since July 2025" in done.stderr
     assert "see agent_team" in done.stderr
