@@ -11,8 +11,8 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values import paths
+from tests.lab_files import spec_of
 from tests.plays import run_tasks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,9 +53,7 @@ def test_it_is_built_where_the_role_looks_for_it_and_where_nobody_said_another_p
 
 
 def test_a_lab_says_another_place_even_where_nothing_came_to_be_mounted() -> None:
-    parsed = parse_spec(LAB, load_catalog())
-    assert parsed.spec is not None
-    resolved = resolve(parsed.spec, load_catalog())
+    resolved = resolve(spec_of(LAB), load_catalog())
     assert problems(resolved) == []
     fleet = desired_fleet(resolved, {"tiny": ModelFile("/models/tiny.gguf", "tiny.gguf", "a" * 64)}, {})
     services = [service for instance in fleet.instances for service in instance.services if service.role in BUILDING]

@@ -11,9 +11,9 @@ import pytest
 from provisioner.catalog import Catalog, Option, ServiceType, load_catalog
 from provisioner.labfile.options import options_model
 from provisioner.labfile.parsing import parse_spec
-from provisioner.labfile.spec import Spec
 from provisioner.values.refusals import did_you_mean, path_text
 from provisioner.values.state import Problem, Secret
+from tests.lab_files import spec_of
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +24,6 @@ def catalog() -> Catalog:
 def lab(**options: Any) -> dict[str, Any]:
     services = {"llama_cpp": {"model": "tiny", **options}}
     return {"name": "lab", "hosts": {"box": {"incus": "local"}}, "containers": {"llama": {"services": services}}}
-
-
-def spec_of(data: dict[str, Any], catalog: Catalog) -> Spec:
-    parsed = parse_spec(data, catalog)
-    assert parsed.problems == ()
-    assert parsed.spec is not None
-    return parsed.spec
 
 
 def test_a_spec_is_frozen(catalog: Catalog) -> None:

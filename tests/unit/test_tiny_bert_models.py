@@ -8,24 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.catalog import load_catalog
 from provisioner.lab.opening.model_files import find_models
 from provisioner.lab.opening.model_headers import read_headers
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
 from provisioner.models.gguf import read_header
 from provisioner.models.header import Header
 from provisioner.models.tiny import SPACE
 from provisioner.models.tiny_bert import RATED, TINY_BERTS
+from tests.lab_files import spec_of
 
 SOURCES = tuple(TINY_BERTS)
 
 
 def models_of(source: str) -> dict[str, Model]:
     file = {"name": "lab", "models": {"m": {"source": source}}, "containers": {}}
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return dict(parsed.spec.models)
+    return dict(spec_of(file).models)
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -12,8 +12,8 @@ from provisioner.lab import problems, resolve
 from provisioner.lab.alias_rules import MOST_ALIASES
 from provisioner.lab.aliases import alias_loop, flatten
 from provisioner.lab.rules import MOST_OF_A_RULE
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values.state import Problem, Secret
+from tests.lab_files import spec_of
 
 BUDGET_S = 5.0
 
@@ -27,9 +27,7 @@ def _problems(aliases: dict[str, Any], *models: str) -> list[Problem]:
             "gateway": {"services": {"litellm": {"master_key": Secret("k", "sk-1"), "aliases": aliases}}},
         },
     }
-    parsed = parse_spec(written, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return problems(resolve(parsed.spec, load_catalog()))
+    return problems(resolve(spec_of(written), load_catalog()))
 
 
 def _doubled(count: int) -> dict[str, Any]:

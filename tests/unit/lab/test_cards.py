@@ -13,9 +13,9 @@ from provisioner.gpus.cards import Card, Node
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.cards import choose_cards
 from provisioner.lab.rules import card_problems
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
 from provisioner.values.state import Device, Instance, Secret
+from tests.lab_files import spec_of
 
 GIB = 2**30
 NVIDIA = Card(
@@ -48,11 +48,9 @@ def lab(gpu: object = "any", host: Mapping[str, Any] | None = None, **options: A
     engine = {"gpu": gpu, "services": {"llama_cpp": {"model": "m", **options}}}
     hosts = {"hosts": {"box": dict(host)}} if host else {}
     models = {"m": {"source": "builtin:tiny"}}
-    parsed = parse_spec({"name": "lab", **hosts, "models": models, "containers": {"a": engine}}, load_catalog())
-    assert parsed.problems == ()
-    assert parsed.spec is not None
-    assert problems(resolve(parsed.spec, load_catalog())) == []
-    return parsed.spec
+    spec = spec_of({"name": "lab", **hosts, "models": models, "containers": {"a": engine}})
+    assert problems(resolve(spec, load_catalog())) == []
+    return spec
 
 
 def made(spec: Spec, card: Card) -> Instance:

@@ -11,6 +11,7 @@ from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.parsing import parse_spec
 from provisioner.values.state import Service
+from tests.lab_files import spec_of
 
 FILES = {"m": ModelFile("m", "/m.gguf", "a" * 64)}
 ENGINE: dict[str, Any] = {"services": {"llama_cpp": {"model": "m", "api_key": "key-of-the-engine"}}}
@@ -26,9 +27,7 @@ def lab(**containers: Any) -> ResolvedLab:
         "models": {"m": {"source": "builtin:tiny"}},
         "containers": {"engine": ENGINE, "voice": VOICE, "gateway": gateway, **containers},
     }
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return resolve(parsed.spec, load_catalog())
+    return resolve(spec_of(file), load_catalog())
 
 
 def gateway_of(resolved: ResolvedLab) -> Service:

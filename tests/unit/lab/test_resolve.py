@@ -12,10 +12,10 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
 from provisioner.values.state import Artifact, Fleet, HostState, Secret, port_behind
 from tests.case_files import read_case
+from tests.lab_files import spec_of
 
 CASES = Path(__file__).parents[2] / "cases" / "resolve"
 PROBLEMS = sorted((CASES / "problems").glob("*.yml"))
@@ -23,10 +23,7 @@ FLEETS = sorted((CASES / "fleets").glob("*.yml"))
 
 
 def _spec(written: Mapping[str, Any]) -> Spec:
-    parsed = parse_spec({"name": "lab", **written}, load_catalog())
-    assert parsed.problems == ()
-    assert parsed.spec is not None
-    return parsed.spec
+    return spec_of({"name": "lab", **written})
 
 
 def _fleet(spec: Spec, *hosts: HostState) -> Fleet:

@@ -11,8 +11,8 @@ from provisioner.lab import desired_fleet, resolve
 from provisioner.lab.artifacts import ModelFile
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.rules import problems, warnings
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 
 KEY = Secret("key", "sk-0123456789")
 AUTHORITY = Secret("authority", "an-authority-of-its-own")
@@ -31,9 +31,7 @@ def lab(engine: dict[str, Any], door: dict[str, Any], hosts: dict[str, Any] | No
             "door": {"host": names[-1], "services": {"door": {**DOOR, **door}}},
         },
     }
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return resolve(parsed.spec, load_catalog())
+    return resolve(spec_of(file), load_catalog())
 
 
 def test_a_service_that_the_lan_reaches_past_its_door_is_a_warning() -> None:

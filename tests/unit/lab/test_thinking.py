@@ -9,10 +9,10 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
 from provisioner.lab.filling import Place, filled_in
-from provisioner.labfile.parsing import parse_spec
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 
 CATALOG = load_catalog()
 GATEWAY = Address.of("gateway", "litellm")
@@ -33,10 +33,7 @@ def routes(aliases: dict[str, Any]) -> dict[str, Any]:
         "models": {name: {"source": "builtin:tiny-thinking"} for name in ("own", "spare", "other")},
         "containers": {name: {"services": one} for name, one in services.items()},
     }
-    found = parse_spec(content, CATALOG)
-    assert found.problems == ()
-    assert found.spec is not None
-    lab = resolve(found.spec, CATALOG)
+    lab = resolve(spec_of(content), CATALOG)
     assert [problem.message for problem in problems(lab)] == []
     filled, _ = filled_in(Place(lab, lab.services[GATEWAY], {}), "aliases")
     return dict(filled["routes"])

@@ -14,12 +14,12 @@ from provisioner.lab.rules import card_problems
 from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.lab.upkeep import managed_by
 from provisioner.lab.written import host_variables
-from provisioner.labfile.parsing import parse_spec
 from provisioner.plan import Change, Plan
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Fleet, Secret, Service
 from provisioner.workflow.addressing import Addresses, users_of_addresses
+from tests.lab_files import spec_of
 
 CHAT, CODE, OTHER = Address("chat/llama_cpp"), Address("code/llama_cpp"), Address("other/llama_cpp")
 PVE = {"proxmox": "https://192.168.1.10:8006", "user": "root@pam", "password": Secret("root", "password-value")}
@@ -51,9 +51,7 @@ def lab(
             for name in ("chat", "code", "other")
         },
     }
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    resolved = resolve(parsed.spec, load_catalog(), known or Known())
+    resolved = resolve(spec_of(file), load_catalog(), known or Known())
     assert problems(resolved) == []
     return resolved
 

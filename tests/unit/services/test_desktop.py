@@ -13,6 +13,7 @@ from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
 from provisioner.services.desktop import needed_bytes
 from provisioner.values.state import Secret, Service
+from tests.lab_files import spec_of
 
 CATALOG = load_catalog()
 WORD = Secret("penny_rdp", "canary")
@@ -22,10 +23,7 @@ def lab(container: dict[str, Any] | None = None, **options: Any) -> Spec:
     """A file with one desktop."""
     service = {"user": "penny", "password": WORD, **options}
     content = {"name": "lab", "containers": {"desk": {**(container or {}), "services": {"desktop": service}}}}
-    parsed = parse_spec(content, CATALOG)
-    assert parsed.problems == ()
-    assert parsed.spec is not None
-    return parsed.spec
+    return spec_of(content)
 
 
 def said(container: dict[str, Any] | None = None, **options: Any) -> list[str]:

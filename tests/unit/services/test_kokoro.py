@@ -16,6 +16,7 @@ from provisioner.report.client import Gateway, Served, Speech, client_text
 from provisioner.report.gateway import SpeechEndpoint, entrance_of, speech_endpoint_of
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import AMD, NVIDIA
 
 CATALOG = load_catalog()
@@ -29,11 +30,9 @@ def lab(*, gateway: dict[str, Any] | None = None, gpu: object = None, **options:
         key = Secret("litellm_key", "sk-x")
         containers["door"] = {"services": {"litellm": {"master_key": key, "aliases": gateway}}}
     content = {"name": "lab", "upstreams": UPSTREAM, "containers": containers}
-    parsed = parse_spec(content, CATALOG)
-    assert parsed.problems == ()
-    assert parsed.spec is not None
-    assert problems(resolve(parsed.spec, CATALOG)) == []
-    return parsed.spec
+    spec = spec_of(content)
+    assert problems(resolve(spec, CATALOG)) == []
+    return spec
 
 
 def resolved(spec: Spec, cards: Any = None) -> ResolvedLab:

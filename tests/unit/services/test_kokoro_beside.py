@@ -9,10 +9,10 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.services.kokoro import BESIDE_BYTES, Knowledge
 from provisioner.values import paths
 from provisioner.values.address import Address
+from tests.lab_files import spec_of
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,7 @@ def test_where_memory_holds_two_its_role_decides(
     container: dict[str, Any], options: dict[str, Any], told: bool | None
 ) -> None:
     written = {"name": "lab", "containers": {"a": {**container, "services": {"kokoro": options}}}}
-    parsed = parse_spec(written, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    service = resolve(parsed.spec, load_catalog()).services[Address.of("a", "kokoro")]
+    service = resolve(spec_of(written), load_catalog()).services[Address.of("a", "kokoro")]
     assert Knowledge().changes_beside(service, {}) is told
 
 

@@ -7,10 +7,10 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.services.litellm import BESIDE_BYTES, Knowledge
 from provisioner.values import paths
 from provisioner.values.address import Address
+from tests.lab_files import spec_of
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,7 @@ def test_both_fit_where_the_container_has_memory_for_two(memory: str, beside: bo
             }
         },
     }
-    parsed = parse_spec(written, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    service = resolve(parsed.spec, load_catalog()).services[Address.of("a", "litellm")]
+    service = resolve(spec_of(written), load_catalog()).services[Address.of("a", "litellm")]
     assert Knowledge().changes_beside(service, {}) is told
 
 

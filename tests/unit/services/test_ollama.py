@@ -11,14 +11,13 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
 from provisioner.lab.filling import Place, filled_in
-from provisioner.labfile.parsing import parse_spec
-from provisioner.labfile.spec import Spec
 from provisioner.services import knowledge_of
 from provisioner.services.base import Limits
 from provisioner.services.ollama import NAME, REFERENCE
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import AMD, NVIDIA
 
 CATALOG = load_catalog()
@@ -40,24 +39,16 @@ def lab(models: tuple[str, ...] = ("tiny",), **options: Any) -> dict[str, Any]:
     }
 
 
-def parsed(content: dict[str, Any]) -> Spec:
-    """The file, which has the right form."""
-    found = parse_spec(content, CATALOG)
-    assert found.problems == ()
-    assert found.spec is not None
-    return found.spec
-
-
 def said(content: dict[str, Any]) -> list[str]:
     """What is wrong with the file."""
-    return [problem.message for problem in problems(resolve(parsed(content), CATALOG))]
+    return [problem.message for problem in problems(resolve(spec_of(content), CATALOG))]
 
 
 def test_models_of_the_file_and_fetched_ones_are_served_and_offered_by_a_gateway() -> None:
     content = lab(pull=[SMALL])
     content["containers"]["gateway"]["services"]["litellm"]["aliases"] = {"fast": ["small"], "whole": ["tiny"]}
     assert said(content) == []
-    resolved = resolve(parsed(content), CATALOG)
+    resolved = resolve(spec_of(content), CATALOG)
     assert resolved.services[ADDRESS].served_models == ("tiny", "small")
     gateway = resolved.services[Address.of("gateway", "litellm")]
     filled, needed = filled_in(Place(resolved, gateway, {}), "aliases")
@@ -111,7 +102,7 @@ def test_cards_of_others_than_nvidia_compute_by_vulkan(card: Any, vulkan: bool) 
 def test_the_context_of_a_model_counts_before_that_of_the_server() -> None:
     content = lab(("tiny", "other"), context=8192)
     content["models"]["tiny"]["context"] = 512
-    service = resolve(parsed(content), CATALOG).services[ADDRESS]
+    service = resolve(spec_of(content), CATALOG).services[ADDRESS]
     assert KNOWLEDGE.limits(service, "tiny") == Limits(512)
     assert KNOWLEDGE.limits(service, "other") == Limits(8192)
 

@@ -23,9 +23,10 @@ from provisioner.models.pulled import Pulled
 from provisioner.services import knowledge_of
 from provisioner.services.ollama.loads import KEPT_FREE, own_context
 from provisioner.values import paths
+from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import NVIDIA
 from tests.unit.loads.models import LLAMA, QWEN
-from tests.unit.services.test_ollama import ADDRESS, SMALL, lab, parsed
+from tests.unit.services.test_ollama import ADDRESS, SMALL, lab
 
 GIB = 2**30
 HEADS = {
@@ -55,7 +56,7 @@ def loads(
     content["containers"]["amd"]["gpu"] = "any"
     for name, context in (contexts or {}).items():
         content["models"][name]["context"] = context
-    service = resolve(parsed(content), load_catalog()).services[ADDRESS]
+    service = resolve(spec_of(content), load_catalog()).services[ADDRESS]
     headers = {name: HEADS[name] for name in names if name in HEADS}
     found = knowledge_of("ollama").loads(replace(service, headers=headers, pulled=pulled), SIZES, memory)
     assert found is not None
@@ -69,7 +70,7 @@ def only(**options: Any) -> Load:
 
 
 def test_without_a_card_nothing_of_it_lies_on_one() -> None:
-    service = resolve(parsed(lab()), load_catalog()).services[ADDRESS]
+    service = resolve(spec_of(lab()), load_catalog()).services[ADDRESS]
     assert knowledge_of("ollama").loads(service, {}, 0) is None
 
 

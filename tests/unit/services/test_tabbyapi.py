@@ -11,7 +11,6 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, problems, resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.loads.advice import advice_on
 from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.refusals import refusals
@@ -25,6 +24,7 @@ from provisioner.services.tabbyapi import older_loads
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import NVIDIA
 from tests.unit.loads.exllama_sums import DELTA
 from tests.unit.loads.models import QWEN_FOLDER
@@ -75,9 +75,7 @@ def budget_of(known: Known, size: int = SIZE, memory: int = 24 * 1024, **options
         "models": models,
         "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": service}}},
     }
-    spec = parse_spec(content, CATALOG)
-    assert spec.spec is not None, spec.problems
-    resolved = resolve(spec.spec, CATALOG, known).services[ADDRESS]
+    resolved = resolve(spec_of(content), CATALOG, known).services[ADDRESS]
     loads = knowledge_of(resolved.role).loads(resolved, {"qwen": size, "small": 600 * MIB}, 0)
     assert loads is not None
     (budget,) = budgets([loads], {"hub": Card("0000:01:00.0", "nvidia", NVIDIA.title)}, memory * MIB)
@@ -103,9 +101,7 @@ def test_exllamav2_computes_no_more_requests_at_once_than_a_chunk_has_room_for(
         "models": {"qwen": {"source": "dir:/models/qwen", "format": "exl2"}},
         "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": {"model": "qwen", **keys, **options}}}},
     }
-    spec = parse_spec(content, CATALOG)
-    assert spec.spec is not None, spec.problems
-    found = [one for one in problems(resolve(spec.spec, CATALOG)) if one.path[-1] == "max_batch_size"]
+    found = [one for one in problems(resolve(spec_of(content), CATALOG)) if one.path[-1] == "max_batch_size"]
     assert [one.hint for one in found] == ([] if most is None else [f"Write {most} or less, or a larger chunk_size."])
 
 

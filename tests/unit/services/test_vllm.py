@@ -15,8 +15,6 @@ from provisioner.gpus.cards import Card
 from provisioner.lab import Known, problems, resolve
 from provisioner.lab.opening import open_lab
 from provisioner.lab.rules import card_problems, model_option_problems
-from provisioner.labfile.parsing import parse_spec
-from provisioner.labfile.spec import Spec
 from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE, advice_on
 from provisioner.loads.budgets import RESERVED, Budget, budgets
 from provisioner.loads.engines import EngineLoads
@@ -34,6 +32,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.folder_files import folder_files, write_folder
+from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import AMD, NVIDIA
 from tests.unit.loads.models import QWEN_FOLDER
 from tests.unit.loads.vllm_sums import NEXT
@@ -59,21 +58,13 @@ def lab(model: str = "dir:/models/qwen", memory: str = "", gpu: str = "", **opti
     return {"name": "lab", "models": {"qwen": source}, "containers": {"hub": container}}
 
 
-def parsed(content: dict[str, Any]) -> Spec:
-    """The file, which has the right form."""
-    found = parse_spec(content, CATALOG)
-    assert found.problems == ()
-    assert found.spec is not None
-    return found.spec
-
-
 def said(content: dict[str, Any]) -> list[str]:
     """What is wrong with the file."""
-    return [problem.message for problem in problems(resolve(parsed(content), CATALOG))]
+    return [problem.message for problem in problems(resolve(spec_of(content), CATALOG))]
 
 
 def test_a_gguf_is_for_another_engine() -> None:
-    (problem,) = problems(resolve(parsed(lab("file:a.gguf")), CATALOG))
+    (problem,) = problems(resolve(spec_of(lab("file:a.gguf")), CATALOG))
     assert problem.message == 'vLLM server reads safetensors, awq, gptq, fp8, and model "qwen" is gguf'
     assert problem.hint == "Role llama_cpp or ollama reads gguf."
 
@@ -86,13 +77,13 @@ def test_weights_of_another_engine_are_refused_with_the_role_that_reads_them(wei
     content["models"]["qwen"]["format"] = weights
     if weights == "gptq":
         content["containers"]["hub"]["services"] = {"llama_cpp": {"model": "qwen"}}
-    (problem,) = problems(resolve(parsed(content), CATALOG))
+    (problem,) = problems(resolve(spec_of(content), CATALOG))
     assert problem.hint == readers
 
 
 @pytest.mark.parametrize(("memory", "backend", "needed"), [("2GiB", "cuda", "3GiB"), ("3GiB", "cpu", "4GiB")])
 def test_a_container_without_the_memory_of_its_processes_is_refused(memory: str, backend: str, needed: str) -> None:
-    (problem,) = problems(resolve(parsed(lab(memory=memory, gpu="any", backend=backend)), CATALOG))
+    (problem,) = problems(resolve(spec_of(lab(memory=memory, gpu="any", backend=backend)), CATALOG))
     assert problem.path == ("containers", "hub", "memory")
     assert "vLLM's three processes take" in problem.message
     assert problem.hint == f"Write {needed} or more."
@@ -111,18 +102,18 @@ def test_what_the_role_takes_as_its_cache_is_what_is_reckoned() -> None:
 
 
 def test_another_card_than_nvidias_is_refused() -> None:
-    spec = parsed(lab(gpu="any"))
+    spec = spec_of(lab(gpu="any"))
     (problem,) = card_problems(resolve(spec, CATALOG, Known(cards={"hub": AMD})))
     assert "knows no CUDA" in problem.message
     assert card_problems(resolve(spec, CATALOG, Known(cards={"hub": NVIDIA}))) == []
 
 
 def test_clients_are_told_what_a_request_may_hold() -> None:
-    service = resolve(parsed(lab(max_model_len=4096, vision=True)), CATALOG).services[ADDRESS]
+    service = resolve(spec_of(lab(max_model_len=4096, vision=True)), CATALOG).services[ADDRESS]
     assert knowledge_of(service.role).limits(service, "qwen") == Limits(4096, vision=True)
-    service = resolve(parsed(lab()), CATALOG).services[ADDRESS]
+    service = resolve(spec_of(lab()), CATALOG).services[ADDRESS]
     assert knowledge_of(service.role).limits(service, "qwen") == Limits(None)
-    service = resolve(parsed(lab()), CATALOG, known_model()).services[ADDRESS]
+    service = resolve(spec_of(lab()), CATALOG, known_model()).services[ADDRESS]
     assert knowledge_of(service.role).limits(service, "qwen") == Limits(40_960)
 
 
@@ -134,7 +125,7 @@ def test_status_says_what_it_was_asked_to_compute_on(variables: dict[str, Any], 
 
 
 def test_more_cards_than_a_container_can_have_are_refused() -> None:
-    (problem,) = problems(resolve(parsed(lab(gpu="any", tensor_parallel=2)), CATALOG))
+    (problem,) = problems(resolve(spec_of(lab(gpu="any", tensor_parallel=2)), CATALOG))
     assert problem.path == ("containers", "hub", "services", "vllm", "tensor_parallel")
     assert problem.message == "2 cards are asked for, and a container gets one at most (`gpu`)"
     assert said(lab(tensor_parallel=2)) == [problem.message]
@@ -149,14 +140,14 @@ def known_model(**keys: Any) -> Known:
 
 
 def test_more_context_than_the_models_is_refused_as_soon_as_that_is_known() -> None:
-    spec = parsed(lab(max_model_len=40_961))
+    spec = spec_of(lab(max_model_len=40_961))
     assert model_option_problems(resolve(spec, CATALOG)) == []
     (problem,) = model_option_problems(resolve(spec, CATALOG, known_model()))
     assert problem.path == ("containers", "hub", "services", "vllm", "max_model_len")
     assert problem.message == "40961 tokens are asked for, and qwen was made for 40960"
     assert problem.hint == "Write 40960 or less, or 0 for all of them."
     for most in (0, 40_960):
-        assert model_option_problems(resolve(parsed(lab(max_model_len=most)), CATALOG, known_model())) == []
+        assert model_option_problems(resolve(spec_of(lab(max_model_len=most)), CATALOG, known_model())) == []
     stretched = known_model(rope_scaling={"rope_type": "yarn", "factor": 4.0})
     assert model_option_problems(resolve(spec, CATALOG, stretched)) == []
 
@@ -180,7 +171,7 @@ containers:
 
 def budget_of(known: Known, size: int = SIZE, card: Card = CARD, others: int = 0, **options: Any) -> Budget:
     """What lies on the card with a model whose files have so many bytes; ``others``: bytes of another engine."""
-    service = resolve(parsed(lab(gpu="any", **options)), CATALOG, known).services[ADDRESS]
+    service = resolve(spec_of(lab(gpu="any", **options)), CATALOG, known).services[ADDRESS]
     loads = knowledge_of(service.role).loads(service, {"qwen": size}, card.memory)
     assert loads is not None
     beside = EngineLoads(Address.of("hub", "llama_cpp"), (Load("other", Shape("a"), others, 0, buffers=1),))
@@ -344,7 +335,7 @@ def test_what_is_left_out_of_the_sum_is_told() -> None:
 
 def test_on_the_processor_nothing_lies_on_a_card() -> None:
     for content in (lab(), lab(gpu="any", backend="cpu")):
-        service = resolve(parsed(content), CATALOG).services[ADDRESS]
+        service = resolve(spec_of(content), CATALOG).services[ADDRESS]
         assert knowledge_of(service.role).loads(service, {}, 0) is None
 
 

@@ -13,13 +13,13 @@ from provisioner.bench_in_container import MODEL, noted
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.models.folders import header_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import FolderServing, ResolvedService
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 from tests.unit.loads.models import QWEN_FOLDER
 
 CATALOG = load_catalog()
@@ -41,10 +41,10 @@ def service_of(role: str, **options: Any) -> ResolvedService:
     keys = {key: Secret(key, "0123456789abcdef0123456789abcdef") for key in KEYS[role]}
     model = {"source": "dir:/models/qwen", "format": FORMS[role]}
     containers = {"hub": {"gpu": "any", "services": {role: {"model": "qwen", **keys, **options}}}}
-    found = parse_spec({"name": "lab", "models": {"qwen": model}, "containers": containers}, CATALOG)
-    assert found.spec is not None, found.problems
     known = Known(headers={"qwen": header_of(json.dumps(QWEN_FOLDER).encode())})
-    return resolve(found.spec, CATALOG, known).services[Address.of("hub", role)]
+    return resolve(
+        spec_of({"name": "lab", "models": {"qwen": model}, "containers": containers}), CATALOG, known
+    ).services[Address.of("hub", role)]
 
 
 @pytest.mark.parametrize("role", sorted(KEYS))

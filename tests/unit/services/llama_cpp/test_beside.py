@@ -11,13 +11,13 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.loads.terms import MIB
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp import BESIDE_SHARE, Knowledge
 from provisioner.values import paths
 from provisioner.values.address import Address
+from tests.lab_files import spec_of
 from tests.unit.loads.models import LLAMA
 
 GIB = 2**30
@@ -32,9 +32,7 @@ def resolved(options: dict[str, Any]) -> ResolvedService:
     """A server with these options."""
     models = {"m": {"source": "builtin:tiny"}, "eyes": {"source": "file:/srv/eyes.gguf"}}
     written = {"name": "lab", "models": models, "containers": {"a": {"services": {"llama_cpp": options}}}}
-    parsed = parse_spec(written, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return resolve(parsed.spec, load_catalog()).services[Address.of("a", "llama_cpp")]
+    return resolve(spec_of(written), load_catalog()).services[Address.of("a", "llama_cpp")]
 
 
 @pytest.mark.parametrize(

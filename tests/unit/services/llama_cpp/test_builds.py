@@ -10,9 +10,9 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.rules import service_options
-from provisioner.labfile.parsing import parse_spec
 from provisioner.services.llama_cpp.builds import SHELL_VARIABLES
 from provisioner.values import paths
+from tests.lab_files import spec_of
 
 COMMIT = "0c1e57098" + "0" * 31
 SHA256 = "ab" * 32
@@ -22,9 +22,7 @@ CUDA = {"backend": "cuda", "cuda_architectures": ["86"]}
 def problems_of(**options: Any) -> list[tuple[str, str]]:
     services = {"llama_cpp": {"model": "m", **options}}
     file = {"name": "lab", "models": {"m": {"source": "builtin:tiny"}}, "containers": {"a": {"services": services}}}
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    found = list(service_options(resolve(parsed.spec, load_catalog())))
+    found = list(service_options(resolve(spec_of(file), load_catalog())))
     assert all(one.path[:4] == ("containers", "a", "services", "llama_cpp") and one.hint for one in found)
     return [(str(one.path[4]), one.message) for one in found]
 

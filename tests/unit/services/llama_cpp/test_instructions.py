@@ -10,10 +10,10 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.services.llama_cpp.builds import BASELINE_FLAGS, USED_FLAGS
 from provisioner.values import paths
 from provisioner.values.state import Artifact, Fleet, HostState
+from tests.lab_files import spec_of
 
 BASELINE = sorted(BASELINE_FLAGS)
 WIDE = {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
@@ -33,9 +33,7 @@ def fleet_of(hosts: Mapping[str, frozenset[str]], **options: Any) -> Fleet:
         "models": {"m": {"source": "builtin:tiny"}},
         "containers": containers,
     }
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    resolved = resolve(parsed.spec, load_catalog())
+    resolved = resolve(spec_of(file), load_catalog())
     assert problems(resolved) == []
     observed = {name: HostState(name, processor_flags=flags) for name, flags in hosts.items()}
     return desired_fleet(resolved, {"m": ModelFile("/m.gguf", "m.gguf", "a" * 64)}, observed)

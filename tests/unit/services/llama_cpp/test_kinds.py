@@ -11,7 +11,6 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import Known, ResolvedLab, resolve
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.rules import model_option_problems, warnings
-from provisioner.labfile.parsing import parse_spec
 from provisioner.models.header import Header
 from provisioner.models.tiny_bert import TINY_BERTS
 from provisioner.report.gateway import entrance_of
@@ -21,6 +20,7 @@ from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.lab_files import spec_of
 
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 NO_POOLING, MEAN, LAST, RANK = 0, 1, 3, 4
@@ -39,10 +39,12 @@ def lab_of(of_model: Header | None, **options: Any) -> ResolvedLab:
     models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "eye")}
     named = {} if "models" in options else {"model": "m"}
     services = {"llama_cpp": {**named, **options}}
-    parsed = parse_spec({"name": "lab", "models": models, "containers": {"a": {"services": services}}}, load_catalog())
-    assert parsed.spec is not None, parsed.problems
     headers = {"m": of_model} if of_model else {}
-    return resolve(parsed.spec, load_catalog(), Known(headers=headers))
+    return resolve(
+        spec_of({"name": "lab", "models": models, "containers": {"a": {"services": services}}}),
+        load_catalog(),
+        Known(headers=headers),
+    )
 
 
 def told(problems: Any) -> list[tuple[str, str]]:
@@ -176,9 +178,7 @@ def _behind_a_gateway(**aliases: list[str]) -> ResolvedLab:
     if aliases:
         gateway = {"master_key": Secret("k", "sk-1"), "aliases": aliases}
         file["containers"]["gateway"] = {"services": {"litellm": gateway}}
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return resolve(parsed.spec, load_catalog())
+    return resolve(spec_of(file), load_catalog())
 
 
 def test_clients_are_told_of_chats_alone() -> None:

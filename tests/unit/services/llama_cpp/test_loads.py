@@ -10,12 +10,12 @@ from jinja2.nativetypes import NativeEnvironment
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
-from provisioner.labfile.parsing import parse_spec
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.terms import MIB
 from provisioner.services.llama_cpp.loads import BATCH, SMALL_BATCH, SMALL_UBATCH, UBATCH, loads_of
 from provisioner.values import paths
 from provisioner.values.address import Address
+from tests.lab_files import spec_of
 
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 
@@ -77,7 +77,7 @@ def ubatch_of(written: dict[str, Any], *, is_tight: bool) -> int:
     projector = {"mmproj": "eyes"} if is_tight else {}
     services = {"llama_cpp": {"model": "m", **projector, **written}}
     models = {"m": {"source": "builtin:tiny"}, "eyes": {"source": "file:/srv/eyes.gguf"}}
-    parsed = parse_spec({"name": "lab", "models": models, "containers": {"a": {"services": services}}}, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    service = resolve(parsed.spec, load_catalog()).services[Address.of("a", "llama_cpp")]
+    service = resolve(
+        spec_of({"name": "lab", "models": models, "containers": {"a": {"services": services}}}), load_catalog()
+    ).services[Address.of("a", "llama_cpp")]
     return loads_of(service, {}, SMALL_CARD).loads[0].ubatch

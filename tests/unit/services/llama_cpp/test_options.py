@@ -13,7 +13,6 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import Known, ResolvedLab, resolve
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.lab.rules import model_option_problems, warnings
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
 from provisioner.models.header import Header
 from provisioner.report.client import Served
@@ -21,6 +20,7 @@ from provisioner.report.gateway import entrance_of
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes
+from tests.lab_files import spec_of
 
 MODEL = Header("llama", layers=2, context=4096, key_size=128, value_size=128)
 NARROW = Header("llama", layers=2, context=4096, key_size=80, value_size=80)
@@ -34,10 +34,7 @@ def lab_of(model: Mapping[str, Any] | None = None, **options: Any) -> Spec:
     models = {"m": {"source": "builtin:tiny", **(model or {})}, "eye": {"source": "builtin:tiny"}}
     services = {"llama_cpp": {"model": "m", **options}}
     file = {"name": "lab", "models": models, "containers": {"a": {"services": services}}}
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.problems == ()
-    assert parsed.spec is not None
-    return parsed.spec
+    return spec_of(file)
 
 
 def resolved(spec: Spec, headers: Mapping[str, Header] | None = None) -> ResolvedLab:
@@ -187,11 +184,8 @@ def test_a_gateways_name_takes_what_all_behind_it_take() -> None:
     }
     models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "eye")}
     upstreams = {"up": {"model": "openai/large", "base_url": "http://box/v1"}}
-    parsed = parse_spec(
-        {"name": "lab", "models": models, "upstreams": upstreams, "containers": engines}, load_catalog()
-    )
-    assert parsed.spec is not None, parsed.problems
-    entrance = entrance_of(resolved(parsed.spec))
+    spec = spec_of({"name": "lab", "models": models, "upstreams": upstreams, "containers": engines})
+    entrance = entrance_of(resolved(spec))
     assert entrance is not None
     assert entrance.models == {
         "eyes": Served(8192, vision=True),
@@ -212,9 +206,7 @@ def several(**options: Any) -> Spec:
     models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "o", "eye")}
     models["n"] |= {"context": 2048}  # type: ignore[dict-item]
     services = {"llama_cpp": {"models": ["m", "n", "o"], **options}}
-    parsed = parse_spec({"name": "lab", "models": models, "containers": {"a": {"services": services}}}, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    return parsed.spec
+    return spec_of({"name": "lab", "models": models, "containers": {"a": {"services": services}}})
 
 
 @pytest.mark.parametrize(
@@ -269,9 +261,7 @@ def test_a_gateways_name_takes_what_its_model_of_several_takes() -> None:
     server = several()
     gate = {"litellm": {"master_key": Secret("gate", "sk-gate"), "aliases": {"a": ["n"], "b": ["m", "n"]}}}
     file = {"name": "lab", "containers": {"g": {"services": gate}}}
-    parsed = parse_spec(file, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    spec = server.model_copy(update={"containers": {**server.containers, **parsed.spec.containers}})
+    spec = server.model_copy(update={"containers": {**server.containers, **spec_of(file).containers}})
     entrance = entrance_of(resolved(spec))
     assert entrance is not None
     assert entrance.models == {"a": Served(2048), "b": Served(2048)}

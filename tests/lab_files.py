@@ -1,0 +1,18 @@
+"""Labs' files as the tests write them, read as the product reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.catalog import Catalog, load_catalog
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
+
+
+def spec_of(content: Mapping[str, Any], catalog: Catalog | None = None) -> Spec:
+    """Return what a file of this content says; it has to have the right form."""
+    parsed = parse_spec(dict(content), catalog or load_catalog())
+    assert parsed.problems == ()
+    assert parsed.spec is not None
+    return parsed.spec
