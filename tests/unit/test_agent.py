@@ -17,6 +17,9 @@ import pytest
 from provisioner import agent
 from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
 from provisioner.values.facts import ASLEEP, BUSY
+from tests.case_files import read_cases
+
+CASES = read_cases("agent")
 
 OF = "lab/box"
 
@@ -432,24 +435,7 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("note", "state", "said"),
-    [
-        ('{"since": 7}', "inactive", "asleep"),
-        ('{"since": 7}', "failed", "asleep"),
-        ('{"since": 7}', "active", "active"),
-        ('{"since": 7}', "deactivating", "asleep"),
-        ('{"since": 7}', "activating", "asleep"),
-        (None, "deactivating", "deactivating"),
-        ("{}", "inactive", "inactive"),
-        ("no note", "inactive", "inactive"),
-        (None, "inactive", "inactive"),
-        ('{"since": 7}', "inactive\nResult=exec-condition", "asleep"),
-        (None, "inactive\nResult=exec-condition", "activating"),
-        (None, "inactive\nResult=success", "inactive"),
-        (None, "active\nResult=exec-condition", "active"),
-    ],
-)
+@pytest.mark.parametrize(("note", "state", "said"), CASES["a unit is asleep that has ended and is noted so"])
 def test_a_unit_is_asleep_that_has_ended_and_is_noted_so(
     keeper: Path, monkeypatch: pytest.MonkeyPatch, note: str | None, state: str, said: str
 ) -> None:

@@ -9,8 +9,11 @@ import pytest
 
 from provisioner.cli.app import VERBS, run
 from tests import documented
+from tests.case_files import read_cases
 from tests.documented import Block
 from tests.signed_pairs import signed
+
+CASES = read_cases("documented_blocks")
 
 TOUR, MEASURING = "tour.md", "measuring.md"
 BLOCKS = list(documented.blocks())
@@ -72,20 +75,7 @@ def test_the_program_takes_each_line_for_a_shell(block: Block) -> None:
     assert list(documented.wrong_lines(block.text)) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "provision upp",
-        "provision up --yess",
-        "sudo provision host prepare --gpus",
-        "provision cluster chek pve1",
-        "ssh box true | provision up --nothing",
-        "make tset",
-        ".venv/bin/pytest tests/nothing",
-        ".venv/bin/python -m tests.nothing",
-        "curl https://example.org",
-    ],
-)
+@pytest.mark.parametrize("line", CASES["a line that cannot be right is found"])
 def test_a_line_that_cannot_be_right_is_found(line: str) -> None:
     assert list(documented.wrong_lines(f"provision plan  # fine\n{line}"))
 

@@ -15,9 +15,12 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.opening import open_lab
 from provisioner.values.errors import ExitCode, ProvisionError
 from provisioner.values.state import Secret
+from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import GATEWAY_KEY, World
+
+CASES = read_cases("foreign_roles")
 
 SPEECH, ENGINE, APPLICATION = "heron", "falcon", "magpie"
 PORTS = {SPEECH: 7001, ENGINE: 7002, APPLICATION: 7003}
@@ -151,20 +154,7 @@ def test_the_application_gets_the_gateways_address_and_key(lab: Path) -> None:
     assert services[APPLICATION].needs == ("gateway/litellm",)
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        ("show",),
-        ("show", "--expanded"),
-        ("show", "--client", "openai"),
-        ("plan",),
-        ("up", "--yes"),
-        ("status",),
-        ("graph",),
-        ("fit",),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("verb", CASES["no output has the key"], ids=" ".join)
 def test_no_output_has_the_key(world: World, lab: Path, verb: tuple[str, ...]) -> None:
     assert verb[0] in ("plan", "up") or world.command("up", "--yes").code == 0
     for more in ((), ("--json",)):
@@ -192,27 +182,7 @@ def test_nobody_writes_the_key_of_another_service(world: World, lab: Path) -> No
     assert "magpie.backend_key: an option that is filled in from the rest of the file" in answer.err
 
 
-@pytest.mark.parametrize(
-    ("page", "option", "words"),
-    [
-        ({}, {"type": "str"}, "backend_key gets the key of the service that backend names: it needs no_log"),
-        ({"references": {"backend": {"kind": "service", "key_to": "other"}}}, None, "'other', which is no option"),
-        ({"references": {"backend": {"kind": "model", "key_to": "backend_key"}}}, None, "names no service"),
-        ({"references": {"backend": {"kind": "service", "answers": "chat"}}}, None, "answers and model_to, both or"),
-        (
-            {"references": {"backend": {"kind": "services", "answers": "chat", "model_to": "port"}}},
-            None,
-            "kind service for them",
-        ),
-        (
-            {"references": {"backend": {"kind": "service", "answers": "sleep", "model_to": "port"}}},
-            None,
-            "'sleep', which is none of chat, embedding, rerank",
-        ),
-        ({"secrets": {"backend_key": {}}}, None, "is no key of this one"),
-        ({"key_option": "backend_key"}, None, "is no key of this one"),
-    ],
-)
+@pytest.mark.parametrize(("page", "option", "words"), CASES["a page whose key goes astray is refused"])
 def test_a_page_whose_key_goes_astray_is_refused(
     roles: Path, page: dict[str, Any], option: dict[str, Any] | None, words: str
 ) -> None:

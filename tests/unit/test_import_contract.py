@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.case_files import read_cases
 from tests.processes import completed
+
+CASES = read_cases("import_contract")
 
 ROOT = Path(__file__).resolve().parents[2]
 LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
@@ -35,19 +38,7 @@ def test_the_layers_hold(copy: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "statement", "broken"),
-    [
-        ("values/state.py", "import provisioner.plan", "provisioner.values.state -> provisioner.plan"),
-        ("lab/resolved.py", "import provisioner.lab.opening", "provisioner.lab.resolved -> provisioner.lab.opening"),
-        ("plan.py", "import provisioner.providers.base", "provisioner.plan -> provisioner.providers.base"),
-        ("plan.py", "import provisioner.inventory", "provisioner.plan -> provisioner.inventory"),
-        ("apply.py", "def later() -> None:\n    import pylxd\n", "provisioner.apply -> pylxd"),
-        ("workflow.py", "import ansible_runner", "provisioner.workflow -> ansible_runner"),
-        ("probe.py", "import proxmoxer", "provisioner.probe -> proxmoxer"),
-        ("anything.py", "", "anything"),
-    ],
-)
+@pytest.mark.parametrize(("module", "statement", "broken"), CASES["a broken layer is found"])
 def test_a_broken_layer_is_found(copy: Path, module: str, statement: str, broken: str) -> None:
     file = copy / "provisioner" / module
     if not file.exists() and module != "anything.py":

@@ -26,6 +26,8 @@ from provisioner.values.state import Artifact, Problem
 from tests.case_files import read_cases
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
 
+TABLES = read_cases("model_folders")
+
 CASES = read_cases("model_folders")
 
 SOURCE = "hf:acme/Small-exl3@4.00bpw"
@@ -96,20 +98,7 @@ def test_a_wrong_pair_is_refused_with_its_line(
     assert said.endswith(words)
 
 
-@pytest.mark.parametrize(
-    ("model", "path", "words"),
-    [
-        ('"file:a.gguf", format: exl3', "format", "the source is a GGUF file, and format is exl3. Leave format out."),
-        ('"hf:acme/x:Q4_K_M", format: awq', "format", "the source is a GGUF file, and format is awq"),
-        (f'"{SOURCE}", format: gguf', "format", "the source is a folder, and a GGUF is a file of one"),
-        (f'"{SOURCE}", sha256: "{"a" * 64}"', "sha256", "a folder has many files, and no sha256 of its own"),
-        (f'"builtin:tiny-hf", sha256: "{"a" * 64}"', "sha256", "a folder has many files, and no sha256 of its own"),
-        ('"builtin:tiny-hf", format: exl3', "format", "the built-in folder is safetensors, and format is exl3"),
-        ('"builtin:tiny-hf", format: gguf', "format", "the built-in folder is safetensors, and format is gguf"),
-        ('"hf:acme/Small@main"', "source", "nothing tells its format. Write format: exl3 | exl2 | awq | gptq | fp8"),
-        ('"hf:acme/Small-exl3@4bpw-exl2"', "source", "nothing tells its format"),
-    ],
-)
+@pytest.mark.parametrize(("model", "path", "words"), TABLES["words that contradict each other are refused"])
 def test_words_that_contradict_each_other_are_refused(
     tmp_path: Path, catalog: Catalog, model: str, path: str, words: str
 ) -> None:
@@ -128,36 +117,12 @@ def test_a_gguf_may_say_that_it_is_one(catalog: Catalog) -> None:
     assert [one.format for one in spec.models.values()] == ["gguf", "safetensors"]
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [
-        ("turboderp/Qwen3.5-9B-exl3@4.00bpw", "exl3"),
-        ("bartowski/Small-exl2@6_5", "exl2"),
-        ("acme/Small@4.0bpw-EXL2", "exl2"),
-        ("acme/Small@4.0bpw", None),
-        ("Qwen/Qwen3-8B-AWQ@main", "awq"),
-        ("acme/Small-GPTQ-Int4@main", "gptq"),
-        ("Qwen/Qwen3-8B-FP8@main", "fp8"),
-        ("acme/hawqs@main", None),
-        ("acme/Small-FP8-exl3@main", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "form"), TABLES["the name tells the format or nothing does"])
 def test_the_name_tells_the_format_or_nothing_does(name: str, form: str | None) -> None:
     assert format_by_name(name) == form
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "hf:org/model-exl3:6.0bpw",
-        "hf:org/model:6.0bpw_H6",
-        "hf:org/model-exl2:main",
-        "hf:Qwen/Qwen3-8B-AWQ:main",
-        "hf:acme/Small-GPTQ-Int4:Q4_K_M",
-        "hf:org/model:4.0-exl3",
-        "hf:org/model:awq",
-    ],
-)
+@pytest.mark.parametrize("source", TABLES["a folder with the sign of a gguf is refused with the right one"])
 def test_a_folder_with_the_sign_of_a_gguf_is_refused_with_the_right_one(source: str) -> None:
     with pytest.raises(ValidationError, match="names a GGUF, and this is a folder of weights") as caught:
         Model(source=source)
@@ -165,18 +130,7 @@ def test_a_folder_with_the_sign_of_a_gguf_is_refused_with_the_right_one(source: 
     assert caught.value.errors()[0]["ctx"]["hint"] == f'did you mean "@"? Write "{written}"'
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "hf:org/model:Q4_K_M",
-        "hf:org/model:IQ4_XS-4.67bpw",
-        "hf:org/model-exl3-GGUF:Q8_0",
-        "hf:org/Small-GGUF:3.5bpw",
-        "hf:org/Small-FP8:Q8_0",
-        "hf:org/hawqs:BF16",
-        "hf:org/model-exl3@6.0bpw",
-    ],
-)
+@pytest.mark.parametrize("source", TABLES["what may be a gguf or is named by its revision is taken"])
 def test_what_may_be_a_gguf_or_is_named_by_its_revision_is_taken(source: str) -> None:
     assert Model(source=source).source == source
 
@@ -196,19 +150,7 @@ def test_a_folder_here_is_what_its_configuration_says(
     assert list(missing_files(spec.models)) == []
 
 
-@pytest.mark.parametrize(
-    ("written", "method", "is_refused"),
-    [
-        ("exl3", "exl3", False),
-        ("awq", "exl3", True),
-        ("safetensors", "none", False),
-        ("exl2", "none", True),
-        ("fp8", "compressed-tensors", False),
-        ("exl3", "compressed-tensors", True),
-        ("safetensors", "compressed-tensors", True),
-        ("safetensors", "fp8", True),
-    ],
-)
+@pytest.mark.parametrize(("written", "method", "is_refused"), TABLES["the format is held against the configuration"])
 def test_the_format_is_held_against_the_configuration(written: str, method: str, *, is_refused: bool) -> None:
     assert (contradiction(written, method) is not None) is is_refused
 

@@ -13,6 +13,9 @@ from provisioner.catalog.runbooks import Runbook, known_runbook, known_runbooks
 from provisioner.repair.conditions import Condition
 from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
+from tests.case_files import read_cases
+
+CASES = read_cases("runbooks")
 
 PLAYBOOKS = paths.playbooks() / "repair"
 READING = {"-p", "-c", "-r", "--flash-name"}
@@ -116,22 +119,7 @@ def test_a_call_that_writes_would_be_seen(text: str) -> None:
     assert set(options) - READING
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"danger": None}, "danger: Field required"),
-        ({"danger": " "}, "danger: String should have at least 1 character"),
-        ({"dnager": "x"}, "dnager: Extra inputs are not permitted"),
-        ({"steps": []}, "page: it has no steps"),
-        ({"steps": [*PAGE["steps"], PAGE["steps"][0]]}, "page: steps has look twice"),
-        ({"steps": [{"id": "Look", "does": "x", "changes": False}]}, "steps.0.id: String should match pattern"),
-        ({"steps": [{"id": "look", "does": "x"}]}, "steps.0.changes: Field required"),
-        ({"playbook": "none"}, "page: reason says why there is no playbook"),
-        ({"reason": "because"}, "page: reason says why there is no playbook"),
-        ({"playbook": "none", "reason": "because"}, "page: a step changes something, and there is no playbook"),
-        ({"playbook": "other"}, "playbook: Input should be 'own' or 'none'"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), CASES["a wrong page is named with what is wrong"])
 def test_a_wrong_page_is_named_with_what_is_wrong(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ProvisionError) as caught:
         known_runbooks(page(tmp_path, **changes))

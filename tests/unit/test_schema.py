@@ -17,6 +17,9 @@ from provisioner.labfile.schema import file_schema
 from provisioner.labfile.spec import Spec
 from provisioner.labfile.starter import STARTER
 from provisioner.values.state import Secret
+from tests.case_files import read_cases
+
+TABLES = read_cases("schema")
 
 CASES = Path(__file__).parents[1] / "cases" / "loader"
 
@@ -49,24 +52,7 @@ def test_what_the_loader_reads_is_valid(name: str, validator: jsonschema.Draft7V
     assert [error.message for error in validator.iter_errors(read(case["file"]))] == []
 
 
-REFUSED = [
-    "aliases-that-cannot-be",
-    "upstreams-that-cannot-be",
-    "unknown-keys",
-    "unknown-service",
-    "wrong-units",
-    "names-that-hosts-refuse",
-    "http-for-incus",
-    "hosts-of-wrong-kinds",
-    "models-of-no-source",
-    "required-options",
-    "internal-options",
-    "option-types",
-    "option-without-a-value",
-    "wrong-containers",
-    "nothing-of-a-lab",
-    "empty-alias",
-]
+REFUSED = TABLES["refused"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -93,18 +79,7 @@ def test_an_editor_learns_an_option(validator: jsonschema.Draft7Validator) -> No
     assert services["llama_cpp"]["required"] == ["model"]
 
 
-@pytest.mark.parametrize(
-    ("options", "is_valid"),
-    [
-        ({"model": "m"}, True),
-        ({"models": ["m", "n"]}, True),
-        ({"model": "m", "models": ["n"]}, False),
-        ({"port": 8080}, False),
-        ({"models": []}, False),
-        ({"models": "m"}, False),
-        ({"models": ["m", "m"]}, False),
-    ],
-)
+@pytest.mark.parametrize(("options", "is_valid"), TABLES["an engine gets one model or a list"])
 def test_an_engine_gets_one_model_or_a_list(options: dict[str, Any], is_valid: bool) -> None:
     containers = {"a": {"services": {"llama_cpp": options}}}
     models = {name: {"source": "builtin:tiny"} for name in ("m", "n")}

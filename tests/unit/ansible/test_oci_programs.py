@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from provisioner.values import paths
+from tests.case_files import read_cases
 from tests.scenario_programs import module_at
+
+CASES = read_cases("ansible/oci_programs")
 
 PROGRAMS = paths.roles() / "oci/programs"
 NAMES = ("card", "image", "look", "secrets", "release")
@@ -127,17 +130,7 @@ def test_the_password_is_told_by_a_file_alone_that_is_gone(podman: Podman) -> No
 
 
 @pytest.mark.parametrize(
-    ("says", "words"),
-    [
-        (
-            "reading manifest sha256:aa in x: manifest unknown",
-            "The registry has no image of that name with that digest",
-        ),
-        ("authentication required, canary-password", "Write `registry_user` and `registry_password`"),
-        ("no image found in manifest list for architecture amd64", "copy the digest of an image for this machine"),
-        ("x509: certificate signed by unknown authority", "Write `registry_ca`"),
-        ("dial tcp: connection refused", "See whether the registry is reached"),
-    ],
+    ("says", "words"), CASES["what a registry refuses is told with what to do and without the password"]
 )
 def test_what_a_registry_refuses_is_told_with_what_to_do_and_without_the_password(
     podman: Podman, says: str, words: str
@@ -202,20 +195,7 @@ def test_one_that_is_as_the_file_says_has_no_problem() -> None:
     assert problems_of(RUNNING) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"ImageName": OLD}, f"the container runs {OLD}"),
-        ({"HostConfig": {"Privileged": True}}, "privileged"),
-        ({"HostConfig": {"NetworkMode": "host"}}, "shares Network"),
-        ({"HostConfig": {"PidMode": "host"}}, "shares Pid"),
-        ({"HostConfig": {"Devices": [{"PathOnHost": "/dev/fuse"}]}}, "has devices"),
-        ({"Mounts": [{"Type": "bind", "Source": "/etc", "Destination": "/x"}]}, "/etc of the machine"),
-        ({"Mounts": [{"Type": "bind", "Source": "/var/lib/oci/volumes/../x", "Destination": "/x"}]}, "of the machine"),
-        ({"NetworkSettings": {"Ports": {}}}, "it is published at no address"),
-        ({"NetworkSettings": {"Ports": {"80/tcp": [{"HostIp": "", "HostPort": "18300"}]}}}, "0.0.0.0:18300"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), CASES["what no image may have is a problem"])
 def test_what_no_image_may_have_is_a_problem(changes: dict[str, Any], words: str) -> None:
     (problem,) = problems_of({**RUNNING, **changes})
     assert words in problem

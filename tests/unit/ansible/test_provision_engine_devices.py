@@ -17,6 +17,9 @@ from provisioner.ansible.modules.provision_engine_devices import (
     look,
     nodes_in,
 )
+from tests.case_files import read_cases
+
+CASES = read_cases("ansible/provision_engine_devices")
 
 NONE = "Available devices:\n  (none)\n"
 FAILED = "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n" + NONE
@@ -46,26 +49,7 @@ def test_a_device_that_is_listed_is_there() -> None:
     assert judged(TWO, BUILT, "CUDA0", "CUDA1", code=0, version=13020) == ""
 
 
-@pytest.mark.parametrize(
-    ("problem", "words"),
-    [
-        (judged(NONE, {"libc.so.6": True}), "built for the CPU only, there is no cuda in it"),
-        (judged(NONE, BUILT | {"libcublas.so.13": False}), "libraries of its backend are missing: libcublas.so.13"),
-        (
-            judged(NONE, {"libc.so.6": True, "libcublas.so.12": False}, plugins=("libggml-cuda.so",)),
-            "libraries of its backend are missing: libcublas.so.12",
-        ),
-        (judged("", BUILT | {"libcuda.so.1": False}), "there is no driver in the container"),
-        (judged(FAILED, BUILT, code=34, version=0), "stand-in"),
-        (judged(FAILED, BUILT, code=100, version=13020), "finds no card"),
-        (judged(FAILED, BUILT, code=35, version=12040), "knows CUDA 12.4, the program is built with 13.2"),
-        (judged(FAILED, BUILT, code=803, version=13020), "another version than the host's kernel module"),
-        (judged(FAILED, BUILT, code=999, version=13020), "error 999"),
-        (judged(FAILED, BUILT, error="libcuda.so.1: wrong ELF class"), "wrong ELF class"),
-        (judged(TWO, BUILT, "CUDA2", code=0, version=13020), "there is no CUDA2, it finds CUDA0, CUDA1"),
-        (judged(NONE, BUILT, code=0, version=13020), "there is no CUDA0, it finds none"),
-    ],
-)
+@pytest.mark.parametrize(("problem", "words"), CASES["each state is told by its own text"])
 def test_each_state_is_told_by_its_own_text(problem: str, words: str) -> None:
     assert words in problem
 

@@ -19,6 +19,9 @@ from provisioner.ansible.modules.provision_engine_speed import (
     measure,
     samples_in,
 )
+from tests.case_files import read_cases
+
+CASES = read_cases("ansible/provision_engine_speed")
 
 # As llama-bench printed it for the tiny model, without the fields that nobody reads.
 SAID = """\
@@ -91,19 +94,7 @@ def test_it_is_run_without_any_device_and_goes_first_when_memory_runs_out(tmp_pa
     assert (tmp_path / "adj").read_text() == "1000\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        (
-            "echo \"llama_bench: error: failed to load model 'm'\" >&2; exit 1",
-            "ended with 1: llama_bench: error: failed",
-        ),
-        ("kill -9 $$", "signal 9 ended llama-bench; the container's `memory` may be too small"),
-        ("echo '[]'", "said no figures: []"),
-        ("exit 0", "said no figures: nothing"),
-        ('echo \'[{"n_prompt": 32, "n_gen": 0, "samples_ts": []}]\'', "said no figures"),
-    ],
-)
+@pytest.mark.parametrize(("script", "words"), CASES["a run that gives no figures says why"])
 def test_a_run_that_gives_no_figures_says_why(tmp_path: Path, script: str, words: str) -> None:
     with pytest.raises(UnmeasuredError) as caught:
         measure(program(tmp_path, script), "m", COUNTS, {})

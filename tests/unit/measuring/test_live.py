@@ -9,6 +9,9 @@ import pytest
 from provisioner.measuring.live import Counted, Look, Rates, State, look_of, rates_between
 from provisioner.services.llama_cpp import SERIES as LLAMA_CPP
 from provisioner.services.vllm import SERIES as VLLM
+from tests.case_files import read_cases
+
+CASES = read_cases("measuring/live")
 
 
 def look(at_s: float, start: str = "first", **models: tuple[int, int]) -> Look:
@@ -100,25 +103,6 @@ def test_of_several_models_those_in_memory_are_named() -> None:
     assert (none.models, none.counted) == ((), {})
 
 
-@pytest.mark.parametrize(
-    ("changes", "state"),
-    [
-        ({}, "answers"),
-        ({"unit": "asleep", "status": "MAINT"}, "asleep"),
-        ({"sleeps": True}, "asleep"),
-        ({"unit": "inactive"}, "stopped"),
-        ({"unit": "failed"}, "failed"),
-        ({"unit": "not there"}, "not there"),
-        ({"unit": "deactivating"}, "ends"),
-        ({"status": "DRAIN"}, "ends"),
-        ({"unit": "activating", "status": "MAINT"}, "loads"),
-        ({"status": "MAINT", "check": ""}, "loads"),
-        ({"status": "DOWN", "check": "L4CON"}, "loads"),
-        ({"status": "DOWN", "check": "* L7STS"}, "loads"),
-        ({"status": "DOWN", "check": "L7TOUT"}, "no answer"),
-        ({"status": "", "problem": "the switch before it does not answer"}, "no answer"),
-        ({"problem": "/metrics answered 401"}, "answers"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "state"), CASES["what it does is said in a word"])
 def test_what_it_does_is_said_in_a_word(changes: dict[str, Any], state: str) -> None:
     assert look_of(said(**changes), LLAMA_CPP, ["m"]).state == state

@@ -6,6 +6,9 @@ import pytest
 
 from provisioner.repair.facts import Storage
 from provisioner.repair.leftovers import Leftovers, StorageChange, leftovers_from, storage_changes
+from tests.case_files import read_cases
+
+CASES = read_cases("repair/leftovers")
 
 ANSWER = """\
 key\troot@pve1\tSHA256:aaa
@@ -36,21 +39,7 @@ def test_references_alone_are_for_a_person() -> None:
     assert [one.command for one in found.references] == ["pvesm remove big"]
 
 
-@pytest.mark.parametrize(
-    ("file", "section", "line", "command"),
-    [
-        ("replication.cfg", "local: 100-0", "target pve3", "pvesr delete 100-0 --force"),
-        ("storage.cfg", "nfs: big", "nodes pve1,pve3", "pvesm set big --nodes pve1"),
-        ("storage.cfg", "nfs: big", "nodes pve3", "pvesm remove big"),
-        ("storage.cfg", "nfs: big", "server pve3", "look at nfs: big in /etc/pve/storage.cfg"),
-        ("ha/groups.cfg", "group: fast", "nodes pve1:2,pve3:1", "ha-manager groupset fast --nodes pve1:2"),
-        ("ha/groups.cfg", "group: fast", "nodes pve3", "ha-manager groupremove fast"),
-        ("ha/rules.cfg", "node-affinity: a", "nodes pve3,pve33", "ha-manager rules set node-affinity a --nodes pve33"),
-        ("ha/rules.cfg", "node-affinity: a", "nodes pve3:5", "ha-manager rules remove a"),
-        ("jobs.cfg", "vzdump: backup-1", "node pve3", "pvesh set /cluster/backup/backup-1 --delete node"),
-        ("mapping/pci.cfg", "gpu", "map node=pve3,id=1", "look at gpu in /etc/pve/mapping/pci.cfg"),
-    ],
-)
+@pytest.mark.parametrize(("file", "section", "line", "command"), CASES["each line comes with what to type"])
 def test_each_line_comes_with_what_to_type(file: str, section: str, line: str, command: str) -> None:
     (reference,) = leftovers_from(f"line\t{file}\t{section}\t  {line}\n", "pve3").references
     assert (reference.file, reference.line, reference.command) == (file, line, command)

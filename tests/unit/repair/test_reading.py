@@ -24,7 +24,10 @@ from provisioner.repair.ha import read_ha
 from provisioner.repair.pmxcfs_files import read_guests, read_known_hosts, read_references, read_storages
 from provisioner.repair.reading import read_node
 from provisioner.values import paths
+from tests.case_files import read_cases
 from tests.corosync_captures import KINDS, NODES, look_answer, look_text
+
+CASES = read_cases("repair/reading")
 
 TIMEOUT_S = 60
 NEEDED = (
@@ -319,20 +322,7 @@ def test_known_hosts_are_names_and_addresses() -> None:
     assert read_known_hosts(["pve1,10.0.0.1", "pve2", "pve1"]) == ("pve1", "10.0.0.1", "pve2")
 
 
-@pytest.mark.parametrize(
-    ("lines", "is_idle"),
-    [
-        (["quorum OK"], True),
-        (["quorum OK", "master pve1 (idle, …)", "lrm pve1 (idle, …)"], True),
-        (["quorum OK", "lrm pve1 (active, …)", "service ct:101 (pve1, started)", "service vm:7 (pve2, stopped)"], True),
-        (["quorum OK", "service ct:101 (pve1, migrate)"], False),
-        (["quorum OK", "service ct:101 (pve1, fence)"], False),
-        (["quorum OK", "service ct:101 (pve1, error)"], False),
-        (["quorum OK", "service ct:101 (---, queued)"], False),
-        (["quorum OK", "service ct:101 (pve1, freeze)"], False),
-        (["quorum OK", "service ct:101 (pve1, request_start)"], False),
-    ],
-)
+@pytest.mark.parametrize(("lines", "is_idle"), CASES["ha is idle only in settled states"])
 def test_ha_is_idle_only_in_settled_states(lines: list[str], is_idle: bool) -> None:
     assert read_ha(lines).is_idle is is_idle
 

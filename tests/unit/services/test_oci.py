@@ -19,6 +19,8 @@ from provisioner.values.address import Address
 from provisioner.values.state import Instance, Secret
 from tests.case_files import read_cases
 
+TABLES = read_cases("services/oci")
+
 CASES = read_cases("services/oci")
 
 CATALOG = load_catalog()
@@ -57,20 +59,7 @@ def test_a_system_whose_podman_knows_no_quadlets_is_refused(image: str) -> None:
     assert said({"image": image}) == [f"OCI image cannot run on {image}: its Podman knows no quadlets"]
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        "docker.io/library/nginx:1.27",
-        "docker.io/library/nginx",
-        f"nginx@{DIGEST}",
-        f"library/nginx@{DIGEST}",
-        f"docker.io/library/nginx:1.27@{DIGEST}",
-        f"https://docker.io/library/nginx@{DIGEST}",
-        f"docker.io/library/nginx@{DIGEST[:-1]}",
-        f"docker.io/../nginx@{DIGEST}",
-        f"docker.io/library/nginx@{DIGEST} --privileged",
-    ],
-)
+@pytest.mark.parametrize("image", TABLES["what is no registry name and digest is refused"])
 def test_what_is_no_registry_name_and_digest_is_refused(image: str) -> None:
     (message,) = said(image=image)
     assert "must name a registry, an image and its digest" in message

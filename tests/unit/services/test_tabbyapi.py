@@ -24,10 +24,13 @@ from provisioner.services.tabbyapi import older_loads
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.case_files import read_cases
 from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import NVIDIA
 from tests.unit.loads.exllama_sums import DELTA
 from tests.unit.loads.models import QWEN_FOLDER
+
+CASES = read_cases("services/tabbyapi")
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("hub", "tabbyapi")
@@ -123,20 +126,7 @@ def test_the_model_its_cache_and_what_is_computed_with_are_added_up() -> None:
     assert "all that was added up" not in fit_text(budget, {}, PLAIN)
 
 
-@pytest.mark.parametrize(
-    ("options", "cache"),
-    [
-        ({}, 5760),
-        ({"max_seq_len": 4096}, 576),
-        ({"max_seq_len": 4000}, 576),
-        ({"max_seq_len": 4096, "cache_size": 8192}, 1152),
-        ({"cache_size": 81_920}, 11_520),
-        ({"cache_mode": "Q8"}, 3060),
-        ({"cache_mode": "Q4"}, 1620),
-        ({"cache_mode": "8,4"}, 2340),
-        ({"cache_mode": "2,3", "max_seq_len": 4096}, 108),
-    ],
-)
+@pytest.mark.parametrize(("options", "cache"), CASES["the cache is as long and as wide as is written"])
 def test_the_cache_is_as_long_and_as_wide_as_is_written(options: dict[str, Any], cache: int) -> None:
     assert terms(budget_of(known_model(), **options))["cache"] == cache
 

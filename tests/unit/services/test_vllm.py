@@ -31,11 +31,14 @@ from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
+from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
 from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import AMD, NVIDIA
 from tests.unit.loads.models import QWEN_FOLDER
 from tests.unit.loads.vllm_sums import NEXT
+
+CASES = read_cases("services/vllm")
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("hub", "vllm")
@@ -272,19 +275,7 @@ def test_a_cache_of_so_many_gib_has_to_hold_one_request() -> None:
     assert budget.added.total == SIZE + (6 + 1) * 2**30
 
 
-@pytest.mark.parametrize(
-    ("keys", "options", "weights"),
-    [
-        ({}, {}, 15_000),
-        ({}, {"dtype": "float32"}, 30_000),
-        ({"torch_dtype": "float32"}, {}, 7500),
-        ({}, {"quantization": "fp8"}, 8687),  # embeddings and output of 2,374 MiB stay whole
-        ({"tie_word_embeddings": True}, {"quantization": "fp8"}, 8094),
-        ({"quantization_config": {"quant_method": "awq"}}, {"quantization": "awq"}, 15_000),
-        ({"quantization_config": {"quant_method": "fp8"}}, {"quantization": "fp8"}, 15_000),
-        ({}, {"cpu_offload": 1}, 15_000 - 1024),
-    ],
-)
+@pytest.mark.parametrize(("keys", "options", "weights"), CASES["weights count as they are computed with"])
 def test_weights_count_as_they_are_computed_with(keys: dict[str, Any], options: dict[str, Any], weights: int) -> None:
     assert terms(budget_of(known_model(**keys), max_model_len=256, **options))["weights"] == weights
 

@@ -15,6 +15,9 @@ from provisioner.wheels.objections import DRIVERS, Fit
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import IMAGES, machine_with
 from provisioner.wheels.rule import judge, worst
+from tests.case_files import read_cases
+
+CASES = read_cases("wheels/known")
 
 STACKS = known_stacks()
 WITH_CARD = {name: stack for name, stack in STACKS.items() if stack.cuda}
@@ -138,29 +141,7 @@ def changed(page: dict[str, Any], way: str) -> None:
     ways[way]()
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "a word that is no key",
-        "no reason for a column",
-        "a column that is also missing",
-        "a column that there is not",
-        "another version than the file's",
-        "a hash that is none",
-        "an address without a wheel",
-        "an address anybody can change",
-        "no wheel",
-        "a Python that is none",
-        "a commit that is none",
-        "no torch",
-        "a CUDA without a driver",
-        "a driver without a CUDA",
-        "a wheel for CUDA without a card",
-        "what the name says",
-        "what nobody has read",
-        "a torch that is none",
-    ],
-)
+@pytest.mark.parametrize("way", CASES["a page that is wrong is refused by its name"])
 def test_a_page_that_is_wrong_is_refused_by_its_name(tmp_path: Path, way: str) -> None:
     page = yaml.safe_load((paths.data() / "stacks/tabbyapi-cu12.yml").read_text(encoding="utf-8"))
     (tmp_path / "mine.yml").write_text(yaml.safe_dump(page))

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.client import ended, proxmoxer, root, with_token
 from tests.doubles.proxmox.guests import Template
 from tests.doubles.proxmox.storage import Storage
+
+CASES = read_cases("doubles/proxmox/creates")
 
 TEMPLATE = "local:vztmpl/debian-12-standard_12.7-1_amd64.tar.zst"
 NEW = {"ostemplate": TEMPLATE, "storage": "local-lvm", "features": "nesting=1"}
@@ -90,19 +93,7 @@ def test_one_of_two_creates_of_a_number_wins(pve: Double, monkeypatch: pytest.Mo
     assert sorted(lines) == ["200 OK", "500 CT 105 already exists on node 'pve1'"]
 
 
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        ({"storage": "nostore"}, "500 storage 'nostore' does not exist"),
-        ({"storage": "slowstore"}, "500 storage 'slowstore' is not available on node 'pve1'"),
-        ({"storage": "local"}, "400 Parameter verification failed."),
-        ({"rootfs": "nostore:8"}, "500 storage 'nostore' does not exist"),
-        ({"ostemplate": "nostore:vztmpl/x.tar.zst"}, "500 storage 'nostore' does not exist"),
-        ({"pool": "nosuch"}, "403 Permission check failed (pool 'nosuch' does not exist)"),
-        ({"dev0": "/dev/nvidia0"}, "500 Device /dev/nvidia0 does not exist"),
-        ({"mp0": "local-lvm:1,mp=/data"}, "500 mount points configured, but 'rootfs' not set - aborting"),
-    ],
-)
+@pytest.mark.parametrize(("given", "line"), CASES["a create that is refused at once"])
 def test_a_create_that_is_refused_at_once(pve: Double, given: dict[str, str], line: str) -> None:
     """Facts: unknown storage, storage not on this node, dev not on host; nothing is left of such a create."""
     pve.world.add_storage(Storage("slowstore", "lvmthin", ("rootdir",), nodes=("pve2",)))

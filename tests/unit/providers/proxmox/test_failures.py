@@ -7,34 +7,12 @@ import pytest
 from provisioner.providers.proxmox import failures
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.values.errors import ProviderError, UnavailableError
+from tests.case_files import read_cases
 
-ADVICE = {
-    "Permission check failed (/nodes/pve1, Sys.Audit)": "joe@pve!ci needs Sys.Audit on /nodes/pve1. ",
-    "Permission check failed (/storage/local, Datastore.AllocateSpace|Datastore.Audit)": "AllocateSpace or Datastore",
-    "Permission check failed": "joe@pve!ci lacks a privilege",
-    "configuring device passthrough is only allowed for root@pam": "Only root@pam itself",
-    "Permission check failed (user != root@pam)": "Only root@pam itself",
-    "create pool failed: cfs-lock 'file-user_cfg' error: no quorum!": "pvecm status",
-    "hostname lookup 'pve9' failed - failed to get address info for: pve9": "a node pve9 in this cluster",
-    "CT is locked (backup)": "Another task (backup) works on it",
-    "can't remove CT 200 - protection mode enabled": "--protection 0",
-    "detected modified configuration - file changed by other user? Try again.": "Run the same command again",
-    "can't lock file '/run/lock/lxc/pve-config-105.lock' - got timeout": "See the node's tasks",
-    "lvcreate 'pve/vm-1-disk-0' error: out of space": "The storage is full",
-    "bridge 'vmbr7' does not exist": "The node has no bridge vmbr7",
-    "storage 'nostore' does not exist": "pvesm status",
-    "pool 'lab' does not exist": "pvesh create /pools --poolid lab",
-}
-MISSING = {
-    "Configuration file 'nodes/pve1/lxc/999.conf' does not exist": ("GET", True),
-    "delete pool failed: pool 'a' does not exist": ("DELETE", True),
-    "snapshot 'a' does not exist": ("DELETE", True),
-    "storage 'a' does not exist": ("GET", True),
-    "unable to delete CT 105 - storage 'a' does not exist": ("DELETE", False),
-    "Device /dev/nvidia0 does not exist": ("PUT", False),
-    "bridge 'vmbr0' does not exist": ("PUT", False),
-    "something new": ("GET", False),
-}
+CASES = read_cases("providers/proxmox/failures")
+
+ADVICE = CASES["advice"]
+MISSING = CASES["missing"]
 
 
 @pytest.mark.parametrize(("words", "advice"), ADVICE.items())

@@ -18,25 +18,15 @@ from provisioner.providers.proxmox.health import examine
 from provisioner.report.doctor import diagnoses_text
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Execution, Secret
+from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import GIB, Storage
 from tests.doubles.proxmox.world import PASSWORD
 from tests.unit.providers.proxmox.plans import ROLE, down, limited
 
-CHECKS = [
-    "answers",
-    "version",
-    "node",
-    "storage",
-    "storage",
-    "image",
-    "bridge",
-    "rights",
-    "tags",
-    "clock",
-    "certificate",
-    "ssh",
-]
+CASES = read_cases("providers/proxmox/health")
+
+CHECKS = CASES["checks"]
 
 
 class Node:

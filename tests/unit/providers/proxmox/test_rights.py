@@ -14,9 +14,12 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.values.state import Secret
+from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.world import Pool
-from tests.unit.providers.proxmox.plans import ARTIFACT, GIB, PAGE, ROLE, creation, limited, step, there, update, wanted
+from tests.unit.providers.proxmox.plans import ARTIFACT, PAGE, ROLE, creation, limited, step, there, update, wanted
+
+CASES = read_cases("providers/proxmox/rights")
 
 PLACE = Place("local-lvm", "local", "vmbr0", downloads=frozenset({"debian/12"}))
 
@@ -62,22 +65,7 @@ def test_a_builder_needs_the_same_as_a_container() -> None:
     assert built == needed([creation(wanted())])
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"cpu": 2}, "VM.Config.CPU on /vms/105"),
-        ({"memory": 2 * GIB}, "VM.Config.Memory on /vms/105"),
-        ({"disk": 6 * GIB}, "VM.Config.Disk on /vms/105"),
-        ({"disk": 6 * GIB}, "Datastore.AllocateSpace on /storage/local-lvm"),
-        ({"proxmox": {"description": "x"}}, "VM.Config.Options on /vms/105"),
-        ({"proxmox": {"network": {"vlan": 7}}}, "VM.Config.Network on /vms/105"),
-        ({"proxmox": {"network": {"vlan": 7}}}, "SDN.Use on /sdn/zones/localnetwork/vmbr0"),
-        ({"proxmox": {"network": {"vlan": 7}}}, "SDN.Use on /sdn/zones/localnetwork/vmbr0/7"),
-        ({"proxmox": {"pool": "lab"}}, "Pool.Allocate on /pool/lab"),
-        ({"proxmox": {"pool": "lab"}}, "VM.Allocate on /vms/105"),
-        ({"cpu": 2}, "VM.Snapshot on /vms/105"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), CASES["an update needs what it changes"])
 def test_an_update_needs_what_it_changes(changes: dict[str, Any], expected: str) -> None:
     assert expected in needed([update(there(wanted()), wanted(**changes))])
 

@@ -18,7 +18,10 @@ from provisioner.providers.proxmox.shell import SESSIONS, CommandTimeoutError, O
 from provisioner.providers.proxmox.ssh_failures import destination_of, unreachable
 from provisioner.values import limits
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
+from tests.case_files import read_cases
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
+
+CASES = read_cases("providers/proxmox/shell")
 
 TIMEOUT_S = 60
 __all__ = ["nearby", "shell"]  # fixtures
@@ -185,20 +188,7 @@ def test_a_node_on_which_even_killing_hangs_is_left_to_itself(
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize(
-    ("said", "advice"),
-    [
-        ("No ED25519 host key is known for [pve]:2222 and you have requested strict checking.", "ssh-keyscan -p 2222"),
-        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "ssh-keygen -R"),
-        ("root@pve: Permission denied (publickey,password).", "ssh-copy-id -p 2222 root@pve"),
-        ("ssh: connect to host pve port 2222: Connection refused", "port 2222"),
-        ("ssh: connect to host pve port 2222: Connection timed out", "switched on"),
-        ("ssh: connect to host pve port 2222: No route to host", "switched on"),
-        ("ssh: Could not resolve hostname pve: Name or service not known", "leads nowhere"),
-        ("kex_exchange_identification: Connection closed by remote host", "MaxStartups"),
-        ("something new", ""),
-    ],
-)
+@pytest.mark.parametrize(("said", "advice"), CASES["each failure of ssh says what to do"])
 def test_each_failure_of_ssh_says_what_to_do(said: str, advice: str) -> None:
     error = unreachable(NODE, said)
     assert advice in error.resolution
