@@ -7,26 +7,11 @@ import pytest
 from provisioner.labfile.container_blocks import Setting, with_copy, without_container
 from provisioner.labfile.document import parse_document
 from provisioner.labfile.editing import EditError
+from tests.case_files import read_cases
 
-LAB = """\
-# the house
-name: lab
-containers:
-  # speaks
-  voice: # in the kitchen
-    host: box
-    services:
-      kokoro: # by upstream
-        streaming: sentences   # as people hear it
-        expose: lan
-    # the end of voice
+CASES = read_cases("container_blocks")
 
-  # others
-  flow: { services: { kokoro: { streaming: sentences } } } # all in a line
-  none:
-  bare: {}
-models: {}
-"""
+LAB: str = CASES["lab"]
 STREAMING = ("services", "kokoro", "streaming")
 COPY_OF = Setting(("copy_of",), "voice")
 

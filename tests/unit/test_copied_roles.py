@@ -21,9 +21,12 @@ from provisioner.services import base, knowledge_of
 from provisioner.values import paths
 from provisioner.values.state import Secret
 from provisioner.wheels.known import known_stacks
+from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import World
+
+CASES = read_cases("copied_roles")
 
 COPIES = {"llama_cpp": "kites_cpp", "litellm": "jackdaw", "kokoro": "hoopoe", "tabbyapi": "tortoise"}
 """Names as long as the others, so that tables are as wide, and in the same order among all names."""
@@ -34,48 +37,8 @@ KEYS = {
     "GATEWAY_KEY": "sk-a-gateway-key-of-its-own",
     "ADMIN_KEY": "an-admin-key-of-its-own",
 }
-FILE = """\
-name: homelab
-hosts: { box: { incus: local } }
-models:
-  tiny: { source: "builtin:tiny", context: 4096 }
-  small: { source: "dir:small" }
-containers:
-  llama:
-    gpu: GPU
-    services:
-      llama_cpp: { model: tiny, api_key: !secret engine_key, kv_cache: { k: q8_0 }, parallel: 2 }
-  tabby:
-    gpu: GPU
-    services:
-      tabbyapi: { model: small, api_key: !secret engine_key, admin_key: !secret admin_key, expose: lan }
-  voice:
-    gpu: GPU
-    services:
-      kokoro: { default_voice: bf_emma, voices: [am_adam] }
-  gateway:
-    services:
-      litellm:
-        master_key: !secret gateway_key
-        expose: lan
-        aliases:
-          fast: [tiny, small]
-          best: { engines: [tabby/tabbyapi], context_window_fallbacks: [llama/llama_cpp] }
-"""
-BROKEN = """\
-name: homelab
-hosts: { box: { incus: local } }
-models: { tiny: { source: "builtin:tiny" } }
-upstreams: { far: { model: openai/x, base_url: "http://far.example/v1", api_key: !secret engine_key } }
-containers:
-  llama:
-    services: { llama_cpp: { model: tiny, backend: cuda, ubatch: 512, batch: 64, cpu_moe: true, n_cpu_moe: 2 } }
-  voice: { services: { kokoro: { default_voice: jf_alpha } } }
-  gateway:
-    services:
-      litellm: { expose: lan, master_key: !secret gateway_key, aliases: { fast: [tini], slow: [voice/kokoro] } }
-  tabby: { services: { tabbyapi: { model: tiny, api_key: short, admin_key: !secret admin_key } } }
-"""
+FILE: str = CASES["file"]
+BROKEN: str = CASES["broken"]
 UNFIT = """\
 name: homelab
 hosts: { box: { incus: local } }

@@ -17,6 +17,7 @@ from provisioner.lab.opening import open_lab
 from provisioner.providers.incus.flags import flags_here
 from provisioner.values import paths
 from provisioner.values.state import HostState
+from tests.case_files import read_cases
 from tests.llama_server_help import (
     ROLE,
     is_taken,
@@ -28,31 +29,11 @@ from tests.llama_server_help import (
     written_arguments,
 )
 
+CASES = read_cases("llama_server_help")
+
 LAB = paths.roles().parent / "molecule/llama_cpp/lab.yml"
 PROGRAM = "backup/volume/bin/llama-server"
-HELP = """\
--m,    --model FNAME                    model path to load
-                                        (env: LLAMA_ARG_MODEL)
--lm,   --load-mode MODE                 model loading mode (default: auto)
-                                        - auto: mmap, unless a device does not support it
-                                        - mmap+mlock: both, see --no-such and - word: in the middle
--fa,   --flash-attn [on|off|auto]       set Flash Attention use ('on', 'off', or 'auto', default: 'auto')
--hf,   -hfr, --hf-repo <user>/<model>[:quant]
-                                        --no-mmproj
-                                        example: ggml-org/GLM-4.7-Flash-GGUF:Q4_K_M
--ctk,  --cache-type-k TYPE              KV cache data type for K
-                                        allowed values: f32, f16, iq4_nl
-                                        (default: f16)
---metrics                               enable prometheus compatible metrics endpoint (default: disabled)
---ui-mcp-proxy, --webui-mcp-proxy, --no-ui-mcp-proxy, --no-webui-mcp-proxy
-                                        experimental: whether to enable MCP CORS proxy - do not enable in
-                                        untrusted environments (default: disabled)
---tools TOOL1,TOOL2,...                 experimental: whether to enable built-in tools for AI agents - do not
-                                        enable in untrusted environments (default: no tools)
---mcp-servers-json JSON                 inline JSON - do not enable in untrusted environments (default: none)
--ag,   --agent, -no-ag, --no-agent      whether to enable all built-in tools - do not enable in untrusted
-                                        environments (default: disabled)
-"""
+HELP: str = CASES["help"]
 OPENING = {"--ui-mcp-proxy", "--webui-mcp-proxy", "--tools", "--mcp-servers-json", "-ag", "--agent"}
 
 

@@ -11,30 +11,11 @@ from benchmarks import one_lab, small_models
 from benchmarks.labs import Labs
 from provisioner.models.gguf import read_header
 from tests import documented
+from tests.case_files import read_cases
 
-PAGE = """# A page
+CASES = read_cases("one_lab")
 
-```yaml
-name: small
-containers: {}
-```
-
-Words with a $ sign.
-
-```console
-$ echo one
-older
-$ echo two
-```
-
-```sh
-echo three
-```
-
-```console
-$ cat homelab.yml
-```
-"""
+PAGE: str = CASES["page"]
 
 
 def test_only_what_is_under_commands_changes() -> None:

@@ -21,6 +21,11 @@ from provisioner.ansible.modules.provision_card_memory import (
     size_of,
     uses_in,
 )
+from tests.case_files import read_cases
+
+TABLES = read_cases("ansible/provision_card_memory")
+
+CASES = read_cases("ansible/provision_card_memory")
 
 UUID = "GPU-3b1a0b36-7a4e-5d2a-9d0e-2f1f4c1d8a11"
 OTHER = "GPU-99990b36-7a4e-5d2a-9d0e-2f1f4c1d8a22"
@@ -33,20 +38,7 @@ NAMES = ["NVIDIA GeForce RTX 3060"]
 
 # amdgpu of a discrete card, Umio-Yasuno/amdgpu_top#87; of an APU with a model of 24 GB, Syllo/nvtop#492; i915 as in
 # proc_pid_fdinfo(5); xe as in the kernel's own page of it (gpu/xe/xe-drm-usage-stats).
-DISCRETE = """\
-pos:\t0
-flags:\t02104002
-mnt_id:\t24
-ino:\t614
-pasid:\t32784
-drm-driver:\tamdgpu
-drm-pdev:\t0000:08:00.0
-drm-client-id:\t217
-drm-memory-vram:\t2068 KiB
-drm-memory-gtt: \t8192 KiB
-drm-memory-cpu: \t0 KiB
-drm-engine-gfx:\t107322799 ns
-"""
+DISCRETE: str = TABLES["discrete"]
 APU = """\
 drm-driver:\tamdgpu
 drm-client-id:\t31
@@ -55,40 +47,8 @@ drm-memory-cpu:         0 KiB
 drm-memory-gtt:  25258000 KiB
 drm-memory-vram:     5348 KiB
 """
-I915 = """\
-pos:    0
-flags:  02100002
-mnt_id: 26
-ino:    284
-drm-driver: i915
-drm-client-id: 39
-drm-pdev: 0000:00:02.0
-drm-total-system0: 6044 KiB
-drm-shared-system0: 0
-drm-active-system0: 0
-drm-resident-system0: 6044 KiB
-drm-purgeable-system0: 1688 KiB
-drm-total-stolen-system0: 0
-drm-resident-stolen-system0: 0
-drm-engine-render: 346249 ns
-"""
-XE = """\
-pos:    0
-flags:  0100002
-drm-driver:     xe
-drm-client-id:  3
-drm-pdev:       0000:03:00.0
-drm-total-system:       0
-drm-resident-system:    0
-drm-total-gtt:  192 KiB
-drm-resident-gtt:       192 KiB
-drm-total-vram0:        23992 KiB
-drm-shared-vram0:       16 MiB
-drm-active-vram0:       0
-drm-resident-vram0:     23992 KiB
-drm-resident-stolen:    0
-drm-cycles-rcs: 28257900
-"""
+I915: str = TABLES["i915"]
+XE: str = CASES["xe"]
 KIB = 2**10
 
 

@@ -21,35 +21,12 @@ from provisioner.ansible.modules.provision_engine_speed import (
 )
 from tests.case_files import read_cases
 
+TABLES = read_cases("ansible/provision_engine_speed")
+
 CASES = read_cases("ansible/provision_engine_speed")
 
 # As llama-bench printed it for the tiny model, without the fields that nobody reads.
-SAID = """\
-[
-  {
-    "cpu_info": "AMD EPYC",
-    "gpu_info": "",
-    "backends": "CPU",
-    "n_threads": 2,
-    "n_gpu_layers": 0,
-    "devices": "none",
-    "no_op_offload": 1,
-    "n_prompt": 64,
-    "n_gen": 0,
-    "avg_ts": 188016.310415,
-    "samples_ns": [ 340396, 350000 ],
-    "samples_ts": [ 188016, 182857 ]
-  },
-  {
-    "gpu_info": "",
-    "backends": "CPU",
-    "n_prompt": 0,
-    "n_gen": 16,
-    "avg_ts": 42378.268424,
-    "samples_ts": [ 42378.3 ]
-  }
-]
-"""
+SAID: str = TABLES["said"]
 COUNTS = (32, 16, 2)
 
 

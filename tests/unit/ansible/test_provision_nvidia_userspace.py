@@ -20,6 +20,9 @@ from provisioner.ansible.modules.provision_nvidia_userspace import (
     version_of,
     versions_in,
 )
+from tests.case_files import read_cases
+
+CASES = read_cases("ansible/provision_nvidia_userspace")
 
 MAPPED = """\
 /usr/bin/python3.11
@@ -39,23 +42,7 @@ deb-src http://mirror/debian bookworm main
 deb http://mirror/debian-security bookworm-security main
 deb https://packages.example/debian bookworm main
 """
-STANZA = """\
-# Modernised
-Types: deb
-URIs: mirror+file:///etc/apt/mirrors/debian.list
-Suites: trixie trixie-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- -----END PGP PUBLIC KEY BLOCK-----
-
-Enabled: no
-Types: deb
-URIs: http://mirror/debian
-Suites: trixie
-Components: main
-"""
+STANZA: str = CASES["stanza"]
 
 
 def test_what_is_loaded_is_the_mapped_file_and_its_version() -> None:

@@ -12,7 +12,10 @@ from provisioner import openings
 from provisioner.catalog import Opens, load_catalog
 from provisioner.openings import DISGUISED, ELSEWHERE, PLAIN, WRONG
 from provisioner.workflow import auditing
+from tests.case_files import read_cases
 from tests.unit.cli.conftest import FILE, World
+
+CASES = read_cases("cli/audit")
 
 ANY = "0.0.0.0"  # noqa: S104  # what is said of a socket
 MINE = [
@@ -175,20 +178,7 @@ def test_only_what_is_named_is_asked(up: World) -> None:
     assert up.command("audit", "nobody").code == 64
 
 
-SITES = """\
-name: homelab
-hosts: { box: { incus: local } }
-models: { tiny: { source: "builtin:tiny" } }
-containers:
-  llama: { services: { llama_cpp: { model: tiny } } }
-  gateway:
-    services:
-      litellm: { master_key: !secret gateway_key, aliases: { fast: [tiny] } }
-  voice: { services: { kokoro: { expose: lan, web_player: false } } }
-  door:
-    services:
-      door: { expose: lan, authority: !secret ca, sites: { api.home.example: gateway/litellm } }
-"""
+SITES: str = CASES["sites"]
 
 
 @pytest.fixture

@@ -9,23 +9,11 @@ from provisioner.lab.opening import open_lab
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Direct
 from provisioner.values import paths
+from tests.case_files import read_cases
 
-FILE = """\
-name: homelab
-hosts:
-  box: { incus: local }
-  pve1:
-    { proxmox: "https://pve1:8006", user: root@pam, password: !secret pve, transport: ssh, ssh_key: keys/mine }
-  pve2: { proxmox: "https://pve2:8006", user: root@pam, password: !secret pve }
-  pve3: { proxmox: "https://pve3:8006", user: root@pam, password: !secret pve }
-containers:
-  near: { host: box }
-  usual: { host: pve1 }
-  through: { host: pve1, proxmox: { transport: jump } }
-  by-node: { host: pve1, proxmox: { transport: pct } }
-  other: { host: pve2 }
-  asked: { host: pve3, proxmox: { transport: ssh } }
-"""
+CASES = read_cases("cli/effects")
+
+FILE: str = CASES["file"]
 
 
 def test_a_driver_knows_whose_own_sshd_is_used_and_by_which_key(tmp_path: Path) -> None:

@@ -15,24 +15,13 @@ from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Status
 from provisioner.workflow import addressing
+from tests.case_files import read_cases
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 
-FILE = """\
-name: homelab
-hosts:
-  box: { incus: local }
-  pve1: { proxmox: "https://192.168.1.10:8006", user: root@pam, password: !secret pve, ssh: root@192.168.1.10 }
-models:
-  near: { source: "builtin:tiny" }
-  far: { source: "builtin:tiny" }
-containers:
-  llama: { host: pve1, services: { llama_cpp: { model: far, api_key: !secret engine_key } } }
-  spare: { host: box, services: { llama_cpp: { model: near, api_key: !secret engine_key } } }
-  gateway:
-    host: box
-    services: { litellm: { master_key: !secret gateway_key, aliases: { fast: [far, near] } } }
-"""
+CASES = read_cases("cli/two_homes")
+
+FILE: str = CASES["file"]
 BACK = FILE.replace("host: box\n    services: { litellm", "host: pve1\n    services: { litellm")
 """The same with the gateway on Proxmox: then it is Incus that has to show an engine to the LAN."""
 
@@ -253,21 +242,7 @@ def test_this_machines_address_is_that_on_the_way_to_the_other_host(monkeypatch:
     assert "address: 192.168.1.5" in caught.value.resolution
 
 
-TURNS = """\
-name: homelab
-hosts:
-  pve1:
-    proxmox: "https://192.168.1.10:8006"
-    user: root@pam
-    password: !secret pve
-    ssh: root@192.168.1.10
-    share: [[chat/llama_cpp, code/llama_cpp]]
-    share_key: !secret gateway_key
-models: { far: { source: "builtin:tiny" } }
-containers:
-  chat: { services: { llama_cpp: { model: far } } }
-  code: { services: { llama_cpp: { model: far } } }
-"""
+TURNS: str = CASES["turns"]
 
 
 def test_those_who_take_turns_on_proxmox_learn_each_others_address(world: World, pve1: FakeProvider) -> None:

@@ -10,24 +10,13 @@ import pytest
 
 from provisioner.cuda.driver import SONAME, STUB, STUB_ERROR, functions_of, source_of, write_stub
 from provisioner.values.errors import PreflightError, ProvisionError
+from tests.case_files import read_cases
 from tests.unit.cuda.wheels import RUNTIME_13_0, unpack
 
+CASES = read_cases("cuda/driver")
+
 TIMEOUT_S = 120
-HEADER = """\
-#define CUDAAPI
-typedef enum { CUDA_SUCCESS = 0 } CUresult;
-typedef CUresult (CUDAAPI *CUcallback)(int);
-#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
-#define cuStreamQuery cuStreamQuery_ptsz
-#endif
-#ifndef __CUDA_API_VERSION_INTERNAL
-#define cuMemAlloc cuMemAlloc_v2
-#endif
-CUresult CUDAAPI cuInit(unsigned int);
-CUresult CUDAAPI cuMemAlloc(void **, unsigned long);
-CUresult CUDAAPI
-cuStreamQuery(void *);
-"""
+HEADER: str = CASES["header"]
 NAMES = ("cuInit", "cuMemAlloc", "cuMemAlloc_v2", "cuStreamQuery", "cuStreamQuery_ptsz")
 SMALL = '#include "cuda.h"\nint main(void) { void *one; return cuInit(0) == cuMemAlloc(&one, 1) ? cuInit(0) : 1; }\n'
 REAL = "#include <cuda.h>\nint main(void) { return cuInit(0) == cuMemCreate(0, 0, 0, 0) ? cuInit(0) : 1; }\n"

@@ -7,26 +7,11 @@ import subprocess
 import pytest
 
 from provisioner.gpus.inside import SCRIPT, Access, Inside, Toolkit, Torch, User, inside_in
+from tests.case_files import read_cases
 
-SAID = """\
-node\t/dev/nvidia0 666 65534 65534
-node\t/dev/dri/renderD128 660 0 104
-module\tNVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025
-library\t/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05
-library\t/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05
-library\t/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05
-glibc\tglibc 2.41
-gcc\t14.2.0
-toolkit\t13000 15 /opt/cuda-13.0/include
-toolkit\t12040  /usr/include
-toolkit\t  /usr/lib/broken
-user\tllama-server.service 998 998 104
-user\tghost.service -1
-torch\t2.11.0+cu130 13.0 /opt/torch_stack/current
-torch\t2.13.0+cpu  /opt/engine/venv
-torch\tbroken
-user\tbroken
-"""
+CASES = read_cases("gpus/inside")
+
+SAID: str = CASES["said"]
 
 
 def test_the_script_runs_where_there_is_nothing() -> None:

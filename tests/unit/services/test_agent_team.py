@@ -15,6 +15,8 @@ from provisioner.cli.app import run
 from provisioner.values import paths
 from tests.case_files import read_cases
 
+TABLES = read_cases("services/agent_team")
+
 CASES = read_cases("services/agent_team")
 
 PROGRAMS = paths.roles() / "agent_team/programs"
@@ -31,27 +33,7 @@ def load(name: str) -> ModuleType:
 
 
 BUDGET, WIRE = load("budget"), load("wire")
-FILE = """name: lab
-models: { tiny: { source: "builtin:tiny" }, spare: { source: "builtin:tiny" } }
-upstreams: { far: { model: cohere/model, api_key: !secret key } }
-containers:
-  llama: { services: { llama_cpp: { model: tiny } } }
-  gateway: { services: { litellm: { master_key: !secret master, aliases: { fast: [tiny], team: [team/agent_team] } } } }
-  team:
-    services:
-      agent_team:
-        api_key: !secret key
-        coordinator: { instructions: a, model: tiny }
-        members: [{ name: coder, instructions: a, model: tiny }]
-        most_turns: 12
-  other:
-    services:
-      agent_team:
-        api_key: !secret key
-        coordinator: { instructions: b, model: tiny }
-        members: [{ name: asker, instructions: a, model: tiny }]
-  chat: { services: { open_webui: { connect: [gateway/litellm], admin: a@b.cd, password: !secret password } } }
-"""
+FILE: str = TABLES["file"]
 MEMBER, COORDINATOR = "{ name: coder, instructions: a, model: tiny }", "coordinator: { instructions: a, model: tiny }"
 FAR = "far: { model: cohere/model, api_key: !secret key }"
 WRONG = CASES["wrong"]

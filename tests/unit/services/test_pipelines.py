@@ -25,25 +25,12 @@ from tests.pipelines_source import FETCH, STANDIN, standin_in
 from tests.processes import completed
 from tests.scenario_programs import module_at
 
+TABLES = read_cases("services/pipelines")
+
 CASES = read_cases("services/pipelines")
 
 PIPELINE = "class Pipeline:\n    def pipe(self, user_message, model_id, messages, body):\n        return 'hello'\n"
-FILE = """name: lab
-models: { tiny: { source: "builtin:tiny" } }
-containers:
-  llama: { services: { llama_cpp: { model: tiny, api_key: !secret key } } }
-  gateway: { services: { litellm: { master_key: !secret master, aliases: { fast: [tiny], team: [pipes/pipelines] } } } }
-  chat: { services: { open_webui: { admin: a@b.example, password: !secret key, connect: [pipes/pipelines] } } }
-  pipes:
-    services:
-      pipelines:
-        api_key: !secret pipes
-        pipelines: [agents/team.py]
-        connect: [llama/llama_cpp]
-        model: team
-        environment: { WORD: a }
-        secrets: [{ name: FAR_KEY, value: !secret key }]
-"""
+FILE: str = TABLES["file"]
 LIST = "pipelines: [agents/team.py]"
 WRONG = CASES["wrong"]
 

@@ -10,27 +10,11 @@ import pytest
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.labfile.document import parse_document
 from provisioner.workflow.copying import Wanted, objection, settings_of, text_with_copy
+from tests.case_files import read_cases
 
-PVE = """\
-name: lab
-hosts:
-  pve:
-    proxmox: "https://192.0.2.1:8006"
-    user: root@pam
-    token: { id: provision, secret: !secret token }
-    ssh: root@192.0.2.1
-models: { m: { source: "builtin:tiny" } }
-containers:
-  desk:
-    adopt: true
-    cpu: 1
-    proxmox:
-      vmid: 120
-      storage: fast
-      network: { ip: 192.0.2.9/24, gateway: 192.0.2.254, ip6: "2001:db8::9/64", mac: "BC:24:11:00:00:01" }
-    services:
-      llama_cpp: { model: m, api_key: !secret key, expose: lan }
-"""
+CASES = read_cases("workflow/copying")
+
+PVE: str = CASES["pve"]
 DOOR = """\
 name: lab
 models: { m: { source: "builtin:tiny" } }
