@@ -9,20 +9,13 @@ import pytest
 
 from provisioner.labfile.editing import EditError, with_number, write_number
 from provisioner.values.errors import InputError
+from tests.case_files import read_cases
+
+CASES = read_cases("editing")
 
 PLACE = ("containers", "llama", "services", "llama_cpp", "context")
 FLOW = "containers:\n  llama: { services: { llama_cpp: { model: tiny } } } # ours\n"
-BLOCK = """\
-# a lab
-name: lab
-containers:
-  llama:
-    services:
-      llama_cpp:
-        # which one
-        model: tiny
-        api_key: !secret engine_key   # kept
-"""
+BLOCK: str = CASES["block"]
 
 
 FLOW_AFTER = FLOW.replace("{ model", "{ context: 4096, model")

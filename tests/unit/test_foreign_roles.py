@@ -47,19 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "backend_key": {"type": "str", "default": "", "no_log": True},
     },
 }
-FILE = """\
-name: homelab
-hosts: { box: { incus: local } }
-models: { tiny: { source: "builtin:tiny" } }
-containers:
-  voice: { services: { kokoro: {} } }
-  bird: { services: { heron: {} } }
-  fast: { gpu: any, services: { falcon: { model: tiny } } }
-  gateway:
-    services:
-      litellm: { master_key: !secret gateway_key, aliases: { quick: [tiny] } }
-  page: { services: { magpie: { backend: gateway/litellm } } }
-"""
+FILE: str = CASES["file"]
 CARD = Card(
     "0000:01:00.0",
     "nvidia",

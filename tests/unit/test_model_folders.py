@@ -26,8 +26,6 @@ from provisioner.values.state import Artifact, Problem
 from tests.case_files import read_cases
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
 
-TABLES = read_cases("model_folders")
-
 CASES = read_cases("model_folders")
 
 SOURCE = "hf:acme/Small-exl3@4.00bpw"
@@ -98,7 +96,7 @@ def test_a_wrong_pair_is_refused_with_its_line(
     assert said.endswith(words)
 
 
-@pytest.mark.parametrize(("model", "path", "words"), TABLES["words that contradict each other are refused"])
+@pytest.mark.parametrize(("model", "path", "words"), CASES["words that contradict each other are refused"])
 def test_words_that_contradict_each_other_are_refused(
     tmp_path: Path, catalog: Catalog, model: str, path: str, words: str
 ) -> None:
@@ -117,12 +115,12 @@ def test_a_gguf_may_say_that_it_is_one(catalog: Catalog) -> None:
     assert [one.format for one in spec.models.values()] == ["gguf", "safetensors"]
 
 
-@pytest.mark.parametrize(("name", "form"), TABLES["the name tells the format or nothing does"])
+@pytest.mark.parametrize(("name", "form"), CASES["the name tells the format or nothing does"])
 def test_the_name_tells_the_format_or_nothing_does(name: str, form: str | None) -> None:
     assert format_by_name(name) == form
 
 
-@pytest.mark.parametrize("source", TABLES["a folder with the sign of a gguf is refused with the right one"])
+@pytest.mark.parametrize("source", CASES["a folder with the sign of a gguf is refused with the right one"])
 def test_a_folder_with_the_sign_of_a_gguf_is_refused_with_the_right_one(source: str) -> None:
     with pytest.raises(ValidationError, match="names a GGUF, and this is a folder of weights") as caught:
         Model(source=source)
@@ -130,7 +128,7 @@ def test_a_folder_with_the_sign_of_a_gguf_is_refused_with_the_right_one(source: 
     assert caught.value.errors()[0]["ctx"]["hint"] == f'did you mean "@"? Write "{written}"'
 
 
-@pytest.mark.parametrize("source", TABLES["what may be a gguf or is named by its revision is taken"])
+@pytest.mark.parametrize("source", CASES["what may be a gguf or is named by its revision is taken"])
 def test_what_may_be_a_gguf_or_is_named_by_its_revision_is_taken(source: str) -> None:
     assert Model(source=source).source == source
 
@@ -150,7 +148,7 @@ def test_a_folder_here_is_what_its_configuration_says(
     assert list(missing_files(spec.models)) == []
 
 
-@pytest.mark.parametrize(("written", "method", "is_refused"), TABLES["the format is held against the configuration"])
+@pytest.mark.parametrize(("written", "method", "is_refused"), CASES["the format is held against the configuration"])
 def test_the_format_is_held_against_the_configuration(written: str, method: str, *, is_refused: bool) -> None:
     assert (contradiction(written, method) is not None) is is_refused
 

@@ -28,30 +28,8 @@ TASK = "preflight | Hold the options against the limits of the role's page"
 ROLES = sorted(
     page.parents[1].name for page in paths.roles().glob("*/meta/service.yml") if "limits:" in page.read_text()
 )
-SERVICE = """\
-title: Whisper
-stage: engine
-unit: whisper.service
-port: 9000
-health: /
-limits:
-  context: {min: 0}
-  beam: {min: 1, max: 8}
-  speed: {min: 0.5}
-  languages: {pattern: "[a-z]{2}", says: be two small letters}
-  weights: {max: 1}
-stampable: true
-"""
-OPTIONS = """\
-argument_specs:
-  main:
-    options:
-      whisper_context: {type: int, default: 0, description: Tokens.}
-      whisper_beam: {type: int, default: 5, description: Beams.}
-      whisper_speed: {type: float, description: Speed.}
-      whisper_languages: {type: list, elements: str, default: [], description: Languages.}
-      whisper_weights: {type: list, elements: float, default: [], description: Weights.}
-"""
+SERVICE: str = CASES["service"]
+OPTIONS: str = CASES["options"]
 
 
 @pytest.fixture

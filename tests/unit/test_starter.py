@@ -13,6 +13,9 @@ from provisioner.labfile import starter
 from provisioner.labfile.loader import load
 from provisioner.labfile.starter import write_missing_secrets, write_starter
 from provisioner.values.errors import InputError
+from tests.case_files import read_cases
+
+CASES = read_cases("starter")
 
 FILE = Path("homelab.yml")
 
@@ -65,18 +68,7 @@ def test_a_file_whose_schema_cannot_be_written_does_not_stay(catalog: Catalog, m
     assert not FILE.exists()
 
 
-LAB = """\
-name: lab
-hosts:
-  pve: { proxmox: "https://pve:8006", user: root@pam, token: { id: ci, secret: !secret pve-token } }
-upstreams:
-  cloud: { model: openrouter/a/b, api_key: !secret cloud }
-containers:
-  a: { services: { llama_cpp: { model: m, api_key: !secret shared } } }
-  b: { services: { litellm: { master_key: !secret shared, aliases: { x: [cloud] } } } }
-  c: { services: { desktop: { user: u, password: !secret mine } } }
-  d: { services: { desktop: { user: u, password: !secret own, mounts: [{ path: /srv, password: !secret nas }] } } }
-"""
+LAB: str = CASES["lab"]
 
 
 def test_only_secrets_of_this_lab_are_generated(catalog: Catalog) -> None:

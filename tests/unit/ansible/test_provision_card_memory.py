@@ -23,8 +23,6 @@ from provisioner.ansible.modules.provision_card_memory import (
 )
 from tests.case_files import read_cases
 
-TABLES = read_cases("ansible/provision_card_memory")
-
 CASES = read_cases("ansible/provision_card_memory")
 
 UUID = "GPU-3b1a0b36-7a4e-5d2a-9d0e-2f1f4c1d8a11"
@@ -38,7 +36,7 @@ NAMES = ["NVIDIA GeForce RTX 3060"]
 
 # amdgpu of a discrete card, Umio-Yasuno/amdgpu_top#87; of an APU with a model of 24 GB, Syllo/nvtop#492; i915 as in
 # proc_pid_fdinfo(5); xe as in the kernel's own page of it (gpu/xe/xe-drm-usage-stats).
-DISCRETE: str = TABLES["discrete"]
+DISCRETE: str = CASES["discrete"]
 APU = """\
 drm-driver:\tamdgpu
 drm-client-id:\t31
@@ -47,7 +45,7 @@ drm-memory-cpu:         0 KiB
 drm-memory-gtt:  25258000 KiB
 drm-memory-vram:     5348 KiB
 """
-I915: str = TABLES["i915"]
+I915: str = CASES["i915"]
 XE: str = CASES["xe"]
 KIB = 2**10
 

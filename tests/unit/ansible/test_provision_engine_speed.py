@@ -21,12 +21,10 @@ from provisioner.ansible.modules.provision_engine_speed import (
 )
 from tests.case_files import read_cases
 
-TABLES = read_cases("ansible/provision_engine_speed")
-
 CASES = read_cases("ansible/provision_engine_speed")
 
 # As llama-bench printed it for the tiny model, without the fields that nobody reads.
-SAID: str = TABLES["said"]
+SAID: str = CASES["said"]
 COUNTS = (32, 16, 2)
 
 

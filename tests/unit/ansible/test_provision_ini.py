@@ -5,20 +5,11 @@ from __future__ import annotations
 import pytest
 
 from provisioner.ansible.modules import provision_ini as ini
+from tests.case_files import read_cases
 
-FILE = """; about
-[Globals]
-; port=1
-port=3389
-#require_credentials=true
-crypt_level=low
-crypt_level=none
+CASES = read_cases("ansible/provision_ini")
 
-[Xorg]
-port=-1
-param=-config
-param=xrdp/xorg.conf
-"""
+FILE: str = CASES["file"]
 
 
 def edited(sections: dict[str, dict[str, object]]) -> str:

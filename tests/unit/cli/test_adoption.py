@@ -9,20 +9,12 @@ import pytest
 
 from provisioner.providers.fake import Container
 from provisioner.values.state import Instance, Status
+from tests.case_files import read_cases
 from tests.unit.cli.conftest import World
 
-FILE = """\
-name: homelab
-hosts:
-  box: { incus: local }
-models:
-  tiny: { source: "builtin:tiny", context: 4096 }
-containers:
-  llama:
-    adopt: true
-    services:
-      llama_cpp: { model: tiny, api_key: !secret engine_key }
-"""
+CASES = read_cases("cli/adoption")
+
+FILE: str = CASES["file"]
 BY_HAND = Instance(
     "llama", "box", "", "", cpu=2, memory=2 * 2**30, disk=10 * 2**30, status=Status.RUNNING, address="192.0.2.9"
 )

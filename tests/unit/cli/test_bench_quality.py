@@ -11,24 +11,14 @@ from provisioner.measuring.llama_perplexity import Quality
 from provisioner.measuring.quality import Judged, warnings
 from provisioner.models.header import Header
 from provisioner.workflow import engine_pauses
+from tests.case_files import read_cases
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 from tests.unit.cli.test_bench_engine import change_answers
 
-FILE = """\
-name: homelab
-hosts:
-  box: { incus: local }
-models:
-  parent: { source: "builtin:tiny" }
-  quant: { source: "builtin:tiny" }
-  other: { source: "builtin:tiny-thinking" }
-containers:
-  judge:
-    memory: 2GiB
-    services:
-      llama_cpp: { models: [quant, parent], context: 512, perplexity: true, queue: 10m }
-"""
+CASES = read_cases("cli/bench_quality")
+
+FILE: str = CASES["file"]
 UNIT = "llama-server.service"
 
 

@@ -6,26 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
 from tests.unit.cli.conftest import provision
 
+CASES = read_cases("cli/host_secrets")
+
 __all__ = ["pve"]
 
 CANARY = "canary-desk-1b"
-FILE = """\
-name: homelab
-{secrets}
-hosts:
-  pve1: {{ proxmox: "{url}", user: root@pam, token: {{ id: ci, secret: !secret pve_token }}, ca: {ca} }}
-containers:
-  desk:
-    services:
-      desktop: {{ user: penny, password: !secret desk_password, expose: lan }}
-  voice:
-    services:
-      kokoro: {{}}
-"""
+FILE: str = CASES["file"]
 COMMAND = 'secrets: {{ command: ["{program}", "{{name}}"] }}'
 PROGRAM = f"""#!/bin/sh
 echo "$1" >>asked

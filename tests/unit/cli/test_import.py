@@ -12,21 +12,14 @@ import yaml
 
 from provisioner.providers.fake import Container
 from provisioner.values.state import Execution, Instance, Status
+from tests.case_files import read_cases
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 
+CASES = read_cases("cli/import")
+
 INCUS = "name: homelab\nhosts:\n  box: { incus: local }\ncontainers:\n"
-PROXMOX = """\
-name: homelab
-hosts:
-  box:
-    proxmox: https://192.0.2.10:8006
-    user: root@pam
-    token: { id: provision, secret: !secret engine_key }
-    storage: local-lvm
-    pool: lab
-containers:
-"""
+PROXMOX: str = CASES["proxmox"]
 BY_HAND = Instance("web", "box", "", "", cpu=2, memory=2**30, disk=8 * 2**30, status=Status.RUNNING)
 SETTINGS: dict[str, Any] = {
     "vmid": 105,

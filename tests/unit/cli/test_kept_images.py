@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.values.host_facts import HostAnswers, HostFact
+from tests.case_files import read_cases
 from tests.unit.cli.conftest import World
 
-FILE = """\
-name: homelab
-hosts:
-  box: {{ incus: local }}
-containers:
-  desk:
-    {image}
-    services:
-      desktop: {{ user: penny, password: !secret penny{more} }}
-"""
+CASES = read_cases("cli/kept_images")
+
+FILE: str = CASES["file"]
 
 
 def write(lab: Path, image: str = "", more: str = "") -> None:

@@ -8,27 +8,18 @@ import pytest
 import yaml
 
 from provisioner.gpus.cards import Card, Node
+from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 from tests.wheel_files import write_stack, write_wheel
 
+CASES = read_cases("cli/lock")
+
 TORCH = "torch-2.9.0+cu128-cp313-cp313-manylinux_2_28_x86_64.whl"
 EXLLAMA = "exllamav3-1.4.2+cu128.torch2.9.0-cp313-cp313-linux_x86_64.whl"
 TORCH_OF_PROCESSOR = "torch-2.9.0+cpu-cp313-cp313-manylinux_2_28_x86_64.whl"
-FILE = """\
-name: homelab
-hosts: {{ box: {{ incus: local }} }}
-models:
-  qwen: {{ source: "dir:qwen" }}
-  tiny: {{ source: "builtin:tiny" }}
-  made: {{ source: "builtin:tiny-hf" }}
-containers:
-  tabby:
-    image: {image}
-    services:
-      tabbyapi: {{ model: {model}, stack: {stack}, api_key: !secret engine_key, admin_key: !secret gateway_key }}
-"""
+FILE: str = CASES["file"]
 
 
 @pytest.fixture

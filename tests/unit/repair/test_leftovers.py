@@ -10,17 +10,7 @@ from tests.case_files import read_cases
 
 CASES = read_cases("repair/leftovers")
 
-ANSWER = """\
-key\troot@pve1\tSHA256:aaa
-key\troot@pve3\tSHA256:ccc
-key\troot@pve3\tSHA256:ddd
-key\troot@pve33\tSHA256:eee
-key\tpenny@laptop\tSHA256:fff
-host\tpve3
-host\t10.0.0.3
-line\treplication.cfg\tlocal: 100-0\t target pve3
-odd
-"""
+ANSWER: str = CASES["answer"]
 
 
 def test_only_the_node_s_own_keys_are_its_own() -> None:

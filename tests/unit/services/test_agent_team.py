@@ -15,8 +15,6 @@ from provisioner.cli.app import run
 from provisioner.values import paths
 from tests.case_files import read_cases
 
-TABLES = read_cases("services/agent_team")
-
 CASES = read_cases("services/agent_team")
 
 PROGRAMS = paths.roles() / "agent_team/programs"
@@ -33,7 +31,7 @@ def load(name: str) -> ModuleType:
 
 
 BUDGET, WIRE = load("budget"), load("wire")
-FILE: str = TABLES["file"]
+FILE: str = CASES["file"]
 MEMBER, COORDINATOR = "{ name: coder, instructions: a, model: tiny }", "coordinator: { instructions: a, model: tiny }"
 FAR = "far: { model: cohere/model, api_key: !secret key }"
 WRONG = CASES["wrong"]

@@ -19,8 +19,6 @@ from provisioner.values.address import Address
 from provisioner.values.state import Instance, Secret
 from tests.case_files import read_cases
 
-TABLES = read_cases("services/oci")
-
 CASES = read_cases("services/oci")
 
 CATALOG = load_catalog()
@@ -59,7 +57,7 @@ def test_a_system_whose_podman_knows_no_quadlets_is_refused(image: str) -> None:
     assert said({"image": image}) == [f"OCI image cannot run on {image}: its Podman knows no quadlets"]
 
 
-@pytest.mark.parametrize("image", TABLES["what is no registry name and digest is refused"])
+@pytest.mark.parametrize("image", CASES["what is no registry name and digest is refused"])
 def test_what_is_no_registry_name_and_digest_is_refused(image: str) -> None:
     (message,) = said(image=image)
     assert "must name a registry, an image and its digest" in message

@@ -25,12 +25,10 @@ from tests.pipelines_source import FETCH, STANDIN, standin_in
 from tests.processes import completed
 from tests.scenario_programs import module_at
 
-TABLES = read_cases("services/pipelines")
-
 CASES = read_cases("services/pipelines")
 
 PIPELINE = "class Pipeline:\n    def pipe(self, user_message, model_id, messages, body):\n        return 'hello'\n"
-FILE: str = TABLES["file"]
+FILE: str = CASES["file"]
 LIST = "pipelines: [agents/team.py]"
 WRONG = CASES["wrong"]
 

@@ -15,15 +15,7 @@ from tests.case_files import read_cases
 CASES = read_cases("workflow/copying")
 
 PVE: str = CASES["pve"]
-DOOR = """\
-name: lab
-models: { m: { source: "builtin:tiny" } }
-containers:
-  engine: { services: { llama_cpp: { model: m } } }
-  front:
-    services:
-      door: { expose: lan, authority: !secret authority, sites: { a.home.example: engine/llama_cpp } }
-"""
+DOOR: str = CASES["door"]
 
 
 def opened(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Lab:
