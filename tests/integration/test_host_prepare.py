@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -12,7 +10,6 @@ import secrets
 import signal
 import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from typing import Any
 import pytest
 
 from provisioner.values import paths
+from tests.http_servers import files_served
 from tests.lab import remains
 from tests.lab.incus import RUN, Lab, bring_up, kept_mark, lab_beside, prepare, take_down, turn
 from tests.waiting import wait_until
@@ -239,19 +237,11 @@ class image_server:  # noqa: N801  # a context manager, named like a function
         (streams / "index.json").write_text(json.dumps(index), encoding="utf-8")
 
     def __enter__(self) -> str:
-        handler = functools.partial(_Quiet, directory=str(self.folder))
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return f"http://127.0.0.1:{self.server.server_port}"
+        self.served = files_served(self.folder)
+        return self.served.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the test's own output is what is read."""
+        self.served.__exit__(None, None, None)
 
 
 def _sha256(data: bytes) -> str:

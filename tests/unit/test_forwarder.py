@@ -7,8 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,12 +15,13 @@ import pytest
 from provisioner import forwarder
 from provisioner.forwarder import Target, forwarding
 from provisioner.values.state import Secret
+from tests.http_servers import HERE, QuietHandler, served
 
 KEY = "canary-of-the-engine-0123456789"
 CHAT = "/v1/chat/completions"
 
 
-class Engine(BaseHTTPRequestHandler):
+class Engine(QuietHandler):
     """What it was asked is kept; it answers in three pieces, the next one when it is told to."""
 
     protocol_version = "HTTP/1.1"
@@ -34,7 +34,7 @@ class Engine(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """In pieces."""
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.content()
         self.asked.append((self.command, self.path, self.headers.get("Authorization"), body))
         if body == b"short":
             self.send_response(200)
@@ -54,20 +54,14 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
         self.close_connection = body == b"the last one"
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
 
 @pytest.fixture
 def engine() -> Iterator[ThreadingHTTPServer]:
     """An engine that serves."""
     Engine.asked, Engine.go_on = [], threading.Event()
     Engine.go_on.set()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        serving.start()
+    with served(ThreadingHTTPServer(HERE, Engine)) as server:
         yield server
-        server.shutdown()
 
 
 @contextmanager

@@ -6,19 +6,19 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from provisioner import knock
+from tests.http_servers import HERE, QuietHandler, served
 
 CANARY = "sk-canary"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Refuses as it should."""
 
     def do_GET(self) -> None:
@@ -32,17 +32,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(413 if int(self.headers["content-length"]) > 10 else 200)
         self.end_headers()
 
-    def log_message(self, *_words: Any) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def port() -> Iterator[int]:
     """A service that refuses."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with served(ThreadingHTTPServer(HERE, Handler)) as server:
         yield server.server_port
-        server.shutdown()
 
 
 def asked(name: str, method: str, path: str, **headers: str) -> dict[str, Any]:

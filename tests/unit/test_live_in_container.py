@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from provisioner.agent_answers import DamagedAnswerError, live_answer
 from provisioner.services.base import Metrics
 from provisioner.services.llama_cpp import SERIES
 from provisioner.workflow.watching import program_text
+from tests.http_servers import HERE, QuietHandler, served
 from tests.waiting import PATIENCE_S
 
 KEY = "canary-engine-5d1c"
@@ -78,7 +79,7 @@ class Engine:
 
 @contextmanager
 def serving(engine: Engine) -> Iterator[Engine]:
-    class Answer(BaseHTTPRequestHandler):
+    class Answer(QuietHandler):
         def do_GET(self) -> None:  # the library's name
             engine.asked.append(self.path)
             engine.keys.add(self.headers.get("Authorization", ""))
@@ -89,19 +90,9 @@ def serving(engine: Engine) -> Iterator[Engine]:
             if isinstance(text, str):
                 self.wfile.write(text.encode())
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    engine.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with served(ThreadingHTTPServer(HERE, Answer)) as server:
+        engine.port = server.server_port
         yield engine
-    finally:
-        server.shutdown()
-        thread.join(PATIENCE_S)
-        server.server_close()
 
 
 @contextmanager

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from tests.http_servers import HERE, QuietHandler, served
 from tests.processes import killed_at_end
 
 SHARED = Path(__file__).resolve().parents[2] / "molecule" / "shared"
 GOES_ON_S = 1.0
 
 
-class Engine(BaseHTTPRequestHandler):
+class Engine(QuietHandler):
     """Answers as a gateway does, but for what ``fails``; connections are kept."""
 
     protocol_version = "HTTP/1.1"
@@ -29,38 +29,27 @@ class Engine(BaseHTTPRequestHandler):
     wbufsize = -1
     fails: ClassVar[str] = ""
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
     def do_GET(self) -> None:
         """A page, after which the connection ends without a word where that is what fails."""
-        self.told(200, b"{}")
+        self.give(200, b"{}")
         self.close_connection = self.fails == "silent end"
 
     def do_POST(self) -> None:
         """A completion, as one answer or as a stream."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = json.loads(self.content())
         if self.fails.startswith("503"):
-            self.told(503, b"{}", *([("Retry-After", "1")] if self.fails == "503" else []))
+            self.give(503, b"{}", *([("Retry-After", "1")] if self.fails == "503" else []))
         elif self.fails == "lost":
             self.close_connection = True
         elif asked.get("stream"):
             self.stream(asked["max_tokens"])
         else:
-            self.told(200, json.dumps(self.part(asked["max_tokens"], "length")).encode())
+            self.give(200, json.dumps(self.part(asked["max_tokens"], "length")).encode())
 
     def part(self, tokens: int, reason: str | None) -> dict[str, Any]:
         """What stands in an answer, or at a stream's end."""
         told = tokens - 1 if self.fails == "feigned" else tokens
         return {"choices": [{"finish_reason": reason}], "usage": {"completion_tokens": told}}
-
-    def told(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
-        """A whole answer of a known length."""
-        self.send_response(status)
-        for name, value in (("Content-Length", str(len(body))), *headers):
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
 
     def stream(self, tokens: int) -> None:
         """In pieces, of which the last is missing where it is cut."""
@@ -79,12 +68,8 @@ class Engine(BaseHTTPRequestHandler):
 def engine(fails: str) -> Iterator[int]:
     """The port of an engine that fails in this way."""
     handler = type("Failing", (Engine,), {"fails": fails})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
+    with served(ThreadingHTTPServer(HERE, handler)) as server:
+        yield server.server_port
 
 
 def told(folder: Path, program: str, fails: str, *words: str) -> dict[str, Any]:

@@ -6,10 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ import pytest
 
 from provisioner import openings
 from provisioner.openings import DISGUISED, ELSEWHERE, FOREIGN, PLAIN, WRONG, WRONG_KEY
+from tests.http_servers import HERE, QuietHandler, served
 
 PAGE = {
     "/health": {"get": {}},
@@ -28,7 +28,7 @@ PAGE = {
 KEY = "Bearer sk-the-real-key"
 
 
-class Server(BaseHTTPRequestHandler):
+class Server(QuietHandler):
     """A server with these routes, which asks for a key before all but those in ``open``."""
 
     asked: ClassVar[list[tuple[str, str, dict[str, str], bytes]]] = []
@@ -38,7 +38,7 @@ class Server(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         """Status as in the table, 404 for what is not there."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.content()
         path = self.requestline.split()[1]  # as it was sent: http.server itself reads "//" as "/"
         self.asked.append((self.command, path, dict(self.headers), body))
         content = json.dumps({"paths": PAGE}).encode() if path == "/openapi.json" else b""
@@ -51,10 +51,7 @@ class Server(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer  # noqa: N815  # as http.server calls them
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer  # as http.server calls them
 
 
 CLOSED = {"/health": 200, "/v1/models": 401, "/invocations": 401, "/sleep": 404, "/openapi.json": 200}
@@ -65,11 +62,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server all of whose routes but its health page ask for a key."""
     for name, value in (("asked", []), ("statuses", dict(CLOSED)), ("further", {}), ("bodies", {})):
         monkeypatch.setattr(Server, name, value)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(ThreadingHTTPServer(HERE, Server)) as server:
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 def asked_of(address: str, **door: Any) -> dict[str, Any]:
@@ -234,7 +228,7 @@ def test_after_so_many_requests_and_so_long_nothing_more_is_asked(address: str) 
     assert (answer["asked"], answer["left"]) == (0, 9)
 
 
-class Dripping(BaseHTTPRequestHandler):
+class Dripping(QuietHandler):
     """A server whose answer never ends."""
 
     def do_GET(self) -> None:  # as http.server calls it
@@ -249,18 +243,13 @@ class Dripping(BaseHTTPRequestHandler):
                 return
             time.sleep(0.02)  # it is the server that is slow: nobody waits for anything here
 
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
 
 @pytest.mark.parametrize("front", [False, True])
 def test_an_answer_without_an_end_is_not_waited_for(front: bool) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     begun = time.monotonic()
-    url = f"http://127.0.0.1:{server.server_port}"
-    answer = asked_of(url, routes=[["GET", "/metrics"]], timeout_s=0.5, front=front)
-    server.shutdown()
+    with served(ThreadingHTTPServer(HERE, Dripping)) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        answer = asked_of(url, routes=[["GET", "/metrics"]], timeout_s=0.5, front=front)
     assert time.monotonic() - begun < 5
     assert [path for _, path, _, _ in answer["answered"]] == ["/metrics"]
 

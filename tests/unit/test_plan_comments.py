@@ -8,10 +8,9 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from tests.waiting import PATIENCE_S
+from tests.http_servers import HERE, QuietHandler, served
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "canary-token-of-the-job"
@@ -86,12 +85,12 @@ class Api:
         return 200, {} if is_last else {"Link": following}, rows
 
 
-def handler_of(api: Api) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def handler_of(api: Api) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         def answer(self) -> None:
             api.asked.append((self.command, self.path))
             headers: dict[str, str] = {}
-            read = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            read = self.content()
             name, value = ("Authorization", f"Bearer {TOKEN}") if api.kind == "github" else ("PRIVATE-TOKEN", TOKEN)
             if self.headers.get(name) != value:
                 status, body = 401, b'{"message": "Bad credentials"}'
@@ -100,17 +99,9 @@ def handler_of(api: Api) -> type[BaseHTTPRequestHandler]:
             else:
                 status, headers, content = api.answer(self.command, self.path, json.loads(read or b"{}"))
                 body = json.dumps(content).encode()
-            self.send_response(status)
-            for header in headers.items():
-                self.send_header(*header)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.give(status, body, *headers.items())
 
-        do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815  # http.server's names
-
-        def log_message(self, *_arguments: object) -> None:
-            """Print nothing."""
+        do_GET = do_POST = do_PATCH = do_PUT = answer  # http.server's names
 
     return Handler
 
@@ -118,13 +109,9 @@ def handler_of(api: Api) -> type[BaseHTTPRequestHandler]:
 @pytest.fixture(params=KINDS)
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     api = Api(request.param)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(api)) as server:
+    with served(ThreadingHTTPServer(HERE, handler_of(api))) as server:
         api.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
         yield api
-        server.shutdown()
-        thread.join(PATIENCE_S)
 
 
 @dataclass

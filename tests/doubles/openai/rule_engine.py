@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from tests.waiting import PATIENCE_S
+from tests.http_servers import QuietHandler, served
 
 Question = dict[str, Any]
 """What an engine is asked, as it came."""
@@ -74,22 +74,12 @@ def tool_answers(question: Question) -> list[str]:
 @contextmanager
 def serving(*engines: RuleEngine) -> Iterator[None]:
     """The engines serve, on free ports of loopback where they name no others."""
-    servers = []
-    for engine in engines:
-        server = _Server((engine.host, engine.port), type("Handler", (_Handler,), {"of": engine}))
-        engine.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        servers.append((server, thread))
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for engine in engines:
-            engine.over.set()
-        for server, thread in servers:
-            server.shutdown()
-            server.server_close()
-            thread.join(PATIENCE_S)
+            server = _Server((engine.host, engine.port), type("Handler", (_Handler,), {"of": engine}))
+            engine.port = stack.enter_context(served(server)).server_port
+            stack.callback(engine.over.set)
+        yield
 
 
 class _Server(ThreadingHTTPServer):
@@ -100,13 +90,10 @@ class _Server(ThreadingHTTPServer):
         """Nothing: who asks may leave."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     of: RuleEngine
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
 
     def do_GET(self) -> None:
         """What is looked at of a llama-server: that it is well, and which answers it is at."""
@@ -117,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """One chat."""
-        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        question = json.loads(self.content())
         self.of.asked.append(question)
         try:
             self._chat(question)
@@ -154,11 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, said: Any) -> None:
         body = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.give(status, body, ("Content-Type", "application/json"))
 
     def _answer(self, question: Question, reply: Reply) -> None:
         assert question["stream"] is True, "a team reads answers as they are written"

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from tests.waiting import PATIENCE_S
+from tests.http_servers import HERE, QuietHandler, served
 
 RATE = 24000
 OPEN_ENDED = 0xFFFFFFFF
@@ -50,22 +50,20 @@ class Speech:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     held: Speech
 
     def do_GET(self) -> None:
         with self.held.turn:
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.give(200)
 
     def do_POST(self) -> None:
         with self.held.turn if self.held.one_at_a_time else nullcontext():
             self._speak()
 
     def _speak(self) -> None:
-        self.held.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.held.seen.append(json.loads(self.content()))
         self.send_response(self.held.status)
         chunked = self.held.length is None
         self.send_header(*("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(self.held.length)))
@@ -77,19 +75,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
 
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def speaking(speech: Speech) -> Iterator[Speech]:
     """Run it; ``port`` says where."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"held": speech})) as server:
+    with served(ThreadingHTTPServer(HERE, type("Handler", (_Handler,), {"held": speech}))) as server:
         speech.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
-            yield speech
-        finally:
-            server.shutdown()
-            thread.join(PATIENCE_S)
+        yield speech

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from tests.waiting import PATIENCE_S
+from tests.http_servers import QuietHandler, served
 
 AROUND = 9
 """Tokens that stand around each message."""
@@ -60,21 +59,10 @@ def text_of(content: str | list[dict[str, Any]]) -> str:
 @contextmanager
 def serving(stand_in: StandIn) -> Iterator[StandIn]:
     """It serves on a free port of loopback."""
-
-    class Handler(_Handler):
-        pass
-
-    Handler.of = stand_in
-    with _Server(("127.0.0.1", stand_in.port), Handler) as server:
-        server.daemon_threads = True
+    handler = type("Handler", (_Handler,), {"of": stand_in})
+    with served(_Server(("127.0.0.1", stand_in.port), handler)) as server:
         stand_in.port = server.server_port
-        serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        serving.start()
-        try:
-            yield stand_in
-        finally:
-            server.shutdown()
-            serving.join(PATIENCE_S)
+        yield stand_in
 
 
 class _Server(ThreadingHTTPServer):
@@ -82,18 +70,15 @@ class _Server(ThreadingHTTPServer):
         """Nothing: who asks may leave."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     of: StandIn
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
     def do_POST(self) -> None:
         """One chat."""
         of, key = self.of, self.headers.get("Authorization")
-        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        question = json.loads(self.content())
         of.keys.add(key)
         of.asked.append(question)
         tokens = of.tokens_of(question)
@@ -112,10 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _whole(self, status: int, value: dict[str, Any]) -> None:
         body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.give(status, body)
 
     def _stream(self, written: int, told: dict[str, Any]) -> None:
         self.send_response(200)

@@ -5,21 +5,19 @@ Wheels and upstream are stand-ins of ours with the names of the real ones; what 
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import secrets
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from provisioner.providers.incus import IncusProvider
+from tests.http_servers import files_served
 from tests.processes import completed
 from tests.scenario_programs import module_at
 from tests.torch_extensions import PIP
@@ -87,11 +85,8 @@ def mirror(wheels: Path, provider: IncusProvider) -> Iterator[str]:
     )
     bridge = next(one for one in json.loads(shown.stdout) if one["managed"] and one["type"] == "bridge")
     address = bridge["config"]["ipv4.address"].partition("/")[0]
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(wheels))
-    server = ThreadingHTTPServer((address, 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://{address}:{server.server_port}"
-    server.shutdown()
+    with files_served(wheels, (address, 0)) as url:
+        yield url
 
 
 @dataclass

@@ -10,13 +10,14 @@ import hashlib
 import json
 import math
 import re
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.http_servers import QuietHandler, served
 
 KEY, MODEL = "key-of-the-engine", "find"
 Vector = list[float]
@@ -35,36 +36,25 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One request."""
 
     def handle_one(self) -> None:
         """Whatever was asked."""
         assert isinstance(self.server, Server)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.content()
         status, said = self.server.answer(self.command, self.path, body, self.headers)
         data = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        self.give(status, data)
 
-    do_GET = do_POST = do_DELETE = handle_one  # noqa: N815  # its base calls them so
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+    do_GET = do_POST = do_DELETE = handle_one  # its base calls them so
 
 
 @contextmanager
 def serving(answer: Callable[[str, str, bytes, Any], tuple[int, Any]]) -> Iterator[Server]:
     """A server as long as it is needed."""
-    server = Server(answer)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with served(Server(answer)) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 class Engine:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from provisioner.values.address import Address
 from provisioner.values.events import Event
 from provisioner.values.facts import Proof, ProofStep, of_kind
 from provisioner.values.state import Instance, Secret, Service
+from tests.http_servers import HERE, QuietHandler, served
 from tests.lab_pages import full_lab
 
 CANARY = "sk-canary-0b71-5d2c"
@@ -33,32 +33,21 @@ HOSTILE = f"{{{{ 7*7 }}}} {{% raw %}}\x1b[31m\u202e<b onclick=x>hi</b>\n{CANARY}
 AT = "2026-11-28T12:00:00+00:00"
 
 
-class Engine(BaseHTTPRequestHandler):
+class Engine(QuietHandler):
     """Answers every completion with the hostile words."""
 
     def do_POST(self) -> None:
         """Answer as llama-server does."""
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.content()
         choice = {"finish_reason": "length", "message": {"content": HOSTILE}}
         answer = {"model": "tiny", "choices": [choice], "usage": {"completion_tokens": 8}}
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
+        self.give(200, json.dumps(answer).encode(), ("Content-Type", "application/json"))
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+    with served(ThreadingHTTPServer(HERE, Engine)) as server:
+        yield server.server_port
 
 
 class Here(FakeProvider):

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.http_servers import HERE, QuietHandler, served
 
 PROGRAMS = Path(__file__).resolve().parents[3] / "roles/open_webui/programs"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
@@ -84,7 +86,7 @@ class Driver(ThreadingHTTPServer):
     says: Callable[[str, str], tuple[int, Any]]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Answers JSON."""
 
     def do_POST(self) -> None:
@@ -97,17 +99,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, method: str) -> None:
         assert isinstance(self.server, Driver)
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.content()
         path = self.path.removeprefix("/session").removeprefix("/7")
         status, value = (200, {"sessionId": "7"}) if self.path == "/session" else self.server.says(method, path)
         body = json.dumps({"value": value}).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        self.give(status, body)
 
 
 @pytest.fixture
@@ -116,16 +112,13 @@ def driven(browse: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     webdriver = sys.modules["webdriver"]
     for name, value in (("POLL_S", 0.01), ("PATIENCE_S", 0.2)):
         monkeypatch.setattr(webdriver, name, value)
-    server = Driver(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with served(Driver(HERE, Handler)) as server:
 
-    def begun(says: Callable[[str, str], tuple[int, Any]]) -> Any:
-        server.says = says
-        return browse.Browser(f"http://127.0.0.1:{server.server_port}")
+        def begun(says: Callable[[str, str], tuple[int, Any]]) -> Any:
+            server.says = says
+            return browse.Browser(f"http://127.0.0.1:{server.server_port}")
 
-    yield begun
-    server.shutdown()
-    server.server_close()
+        yield begun
 
 
 def test_an_element_is_waited_for_and_written_into_once_nothing_is_in_front_of_it(driven: Callable[..., Any]) -> None:

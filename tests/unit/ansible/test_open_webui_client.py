@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.http_servers import HERE, QuietHandler, served
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/open_webui/programs/client.py"
 
@@ -35,32 +36,22 @@ class Server(ThreadingHTTPServer):
     answers: list[tuple[int, Any]]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Answers with the next one; the last one stays."""
 
     def do_POST(self) -> None:
         """Whatever was asked."""
         assert isinstance(self.server, Server)
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.content()
         answers = self.server.answers
         status, said = answers.pop(0) if len(answers) > 1 else answers[0]
-        body = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        self.give(status, json.dumps(said).encode())
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    with served(Server(HERE, Handler)) as made:
+        yield made
 
 
 def asks(server: Server, *answers: tuple[int, Any], patience_s: float = 20.0) -> Any:

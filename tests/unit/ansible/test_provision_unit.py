@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
 
 from provisioner.ansible.modules import provision_unit
+from tests.http_servers import HERE, QuietHandler, served
 
 
 @pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], ids=["ipv4", "ipv6"])
@@ -90,18 +90,13 @@ def url() -> object:
     """A server that answers 503 first and 200 from then on."""
     answers = iter([503])
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(next(answers, 200))
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's name
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with served(HTTPServer(HERE, Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}/health"
-        server.shutdown()
 
 
 def test_a_probe_tells_the_status_or_what_kept_it_from_answering(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from provisioner.values import paths
+from tests.http_servers import QuietHandler
 from tests.scenario_programs import module_at
 
 PROGRAMS = paths.roles() / "vllm/programs"
@@ -111,9 +112,9 @@ class Server:
         """So often it says that one may come again."""
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:  # its name in the library
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked = json.loads(self.content())
                 if outer.busy:
                     outer.busy -= 1
                     self.send_response(503)
@@ -125,13 +126,7 @@ class Server:
                 threading.Event().wait(prompt_s + token_s * made)
                 usage = {"prompt_tokens": 100, "completion_tokens": made}
                 body = json.dumps({"usage": usage}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                self.give(200, body)
 
         self.served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.served.serve_forever, args=(0.01,), daemon=True).start()

@@ -15,8 +15,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from tests.doubles.ollama.archive import ollama_archive, registry_with
 from tests.doubles.ollama.running import COMMAND, ROOT, ollama
 from tests.doubles.ollama.server.routes import ROUTES
 from tests.gguf_bytes import gguf_bytes, model_bytes
+from tests.http_servers import files_served
 from tests.waiting import PATIENCE_S, wait_until
 
 TIMEOUT_S = 60
@@ -500,26 +499,12 @@ def test_a_pull_verifies_every_blob(tmp_path: Path) -> None:
 
 
 def test_a_pull_can_come_from_a_registry_behind_http(tmp_path: Path) -> None:
-    with speaking_files(tmp_path) as address, standing(tmp_path / "own", STAND_IN_REGISTRY=address) as stand:
+    with files_served(tmp_path) as address, standing(tmp_path / "own", STAND_IN_REGISTRY=address) as stand:
         registry_with(tmp_path, PLAIN, "small", "latest")
         assert stand.lines("/api/pull", {"model": "small"})[-1] == {"status": "success"}
         assert stand.lines("/api/pull", {"model": "none"})[-1]["error"].endswith("file does not exist")
         other = stand.lines("/api/pull", {"model": "127.0.0.1:1/library/small"})[-1]
         assert other["error"].endswith("no such host")
-
-
-@contextmanager
-def speaking_files(folder: Path) -> Iterator[str]:
-    """The address of a server of files."""
-    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join(PATIENCE_S)
 
 
 def test_a_pull_without_a_registry_reaches_nothing(stand: Stand) -> None:

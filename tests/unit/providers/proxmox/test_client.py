@@ -21,6 +21,7 @@ from provisioner.values.state import Secret
 from tests.doubles.proxmox import Double, double
 from tests.doubles.proxmox.permissions import Grant
 from tests.doubles.proxmox.world import PASSWORD, TEMPLATE, World
+from tests.http_servers import HERE, QuietHandler, served
 from tests.waiting import PATIENCE_S
 
 Made = Callable[..., Client]
@@ -277,7 +278,7 @@ def test_a_host_that_does_not_answer_is_not_waited_for_for_ever(pve: Double, acc
     assert caught.value.lost
 
 
-class _Page(http.server.BaseHTTPRequestHandler):
+class _Page(QuietHandler):
     def do_GET(self) -> None:
         moved = self.path.endswith("/moved")
         self.send_response(302 if moved else 200)
@@ -289,15 +290,11 @@ class _Page(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.do_GET()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 def test_another_web_server_is_not_taken_for_proxmox(pve: Double, access: Access) -> None:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
-        context = pve._first._context
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    page = http.server.ThreadingHTTPServer(HERE, _Page)
+    page.socket = pve._first._context.wrap_socket(page.socket, server_side=True)
+    with served(page) as server:
         client = Client(replace(access, url=f"https://127.0.0.1:{server.server_address[1]}"))
         for path, words in (("version", "not as Proxmox VE's API does"), ("moved", "an answer that is none")):
             with pytest.raises(UnreachableError, match=words) as caught:
@@ -306,4 +303,3 @@ def test_another_web_server_is_not_taken_for_proxmox(pve: Double, access: Access
         with pytest.raises(UnreachableError, match="not as Proxmox VE's API does") as caught:
             Client(replace(client.access, token_secret=None, password=Secret("p", PASSWORD))).post("pools", poolid="a")
         assert not caught.value.lost
-        server.shutdown()
