@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from provisioner.catalog import Upkeep
 from provisioner.lab.upkeep import managed_by
 from provisioner.values.state import Managed
+from tests.case_files import read_case
 
 CHANGED_KINDS = ("paths", "packages", "units", "users")
 PLAYBOOK = "converge.yml"
@@ -33,16 +32,9 @@ class Declared:
     """Why the role needs not declare what it manages."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads variables as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-
-
 def load(page: Path) -> Any:
     """What is in a page; nothing where there is none."""
-    return yaml.load(page.read_text(encoding="utf-8"), _Loader) if page.is_file() else None  # noqa: S506  # it is safe
+    return read_case(page) if page.is_file() else None
 
 
 def scenario_variables(scenario: Path) -> dict[str, Any]:

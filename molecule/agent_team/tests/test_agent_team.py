@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import yaml
 from testinfra.host import Host
 
+from tests.case_files import read_case
 
-class _Loader(yaml.SafeLoader):
-    """Reads ``vars.yml`` as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-FILE = Path(__file__).resolve().parents[1] / "vars.yml"
-VARS: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
+VARS = read_case(Path(__file__).resolve().parents[1] / "vars.yml")
 ASK = """
 import json, sys, urllib.request
 key, question = json.load(sys.stdin)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from testinfra.host import Host
+
+from tests.case_files import read_case
 
 SCENARIO = Path(__file__).resolve().parents[1]
 PROGRAMS = "/usr/local/lib/desktop"
@@ -24,13 +25,7 @@ PORT = 3389
 PATIENCE_S = 60
 """How long a proof waits for a picture that does not come."""
 
-
-class _Loader(yaml.SafeLoader):
-    """Reads variables as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-VARS: dict[str, Any] = yaml.load((SCENARIO / "vars.yml").read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
+VARS = read_case(SCENARIO / "vars.yml")
 PENNY = {"name": VARS["desktop_user"], "password": VARS["desktop_password"]}
 ANN = dict(VARS["desktop_users"][0])
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from testinfra.host import Host
+
+from tests.case_files import read_case
 
 SCENARIO = Path(__file__).resolve().parents[1]
 BEHIND, PORT = 14000, 24000
@@ -30,13 +30,7 @@ GROWTH = 150 * MIB
 LATER_S = 5.0
 ATTEMPTS = 3
 
-
-class _Loader(yaml.SafeLoader):
-    """Reads ``vars.yml`` as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-VARS: dict[str, Any] = yaml.load((SCENARIO / "vars.yml").read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
+VARS = read_case(SCENARIO / "vars.yml")
 BEARER = f"authorization: Bearer {VARS['litellm_master_key']}\r\n"
 HEADERS_S: int = VARS["litellm_headers_timeout"]
 BODY_S: int = VARS["litellm_body_timeout"]

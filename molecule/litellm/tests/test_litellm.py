@@ -21,6 +21,7 @@ from testinfra.host import Host
 
 from provisioner.lab.aliases import engines_in
 from provisioner.labfile.spec import PROVIDERS
+from tests.case_files import read_case
 from tests.waiting import PATIENCE_S
 
 SCENARIO = Path(__file__).resolve().parents[1]
@@ -31,13 +32,7 @@ TIMEOUT_S = 4  # litellm_request_timeout of vars.yml
 ALLOWED_FAILS = 3  # the role's default
 SECURITY_LIMIT = 30  # systemd counts in tenths: 3.0
 
-
-class _Loader(yaml.SafeLoader):
-    """Reads ``vars.yml`` as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-VARS: dict[str, Any] = yaml.load((SCENARIO / "vars.yml").read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
+VARS = read_case(SCENARIO / "vars.yml")
 KEY: str = VARS["litellm_master_key"]
 ENGINES: dict[str, Any] = {engine["name"]: engine for engine in VARS["litellm_routes"]["engines"]}
 SECRETS = [KEY, *(engine["api_key"] for engine in ENGINES.values() if "api_key" in engine)]

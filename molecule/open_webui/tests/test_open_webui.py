@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-import yaml
 from testinfra.host import Host
+
+from tests.case_files import read_case
 
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "open-webui.service"
@@ -38,13 +39,7 @@ HTML = {"Accept": "text/html,application/xhtml+xml"}
 PAUSE_S = 1.0
 """Between the parts of an answer that is slow; it has four of them, and an end."""
 
-
-class _Loader(yaml.SafeLoader):
-    """Reads ``vars.yml`` as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-VARS: dict[str, Any] = yaml.load((SCENARIO / "vars.yml").read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
+VARS = read_case(SCENARIO / "vars.yml")
 ADMIN, PASSWORD = VARS["open_webui_admin"], VARS["open_webui_password"]
 ENGINE, VOICE = VARS["open_webui_connect"]
 SECRETS = [PASSWORD, ENGINE["api_key"]]

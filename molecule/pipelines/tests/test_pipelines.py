@@ -6,17 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
 from testinfra.host import Host
 
+from tests.case_files import read_case
 
-class _Loader(yaml.SafeLoader):
-    """Reads ``vars.yml`` as Ansible does: what is tagged ``!unsafe`` is a plain string."""
-
-
-_Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
-FILE = Path(__file__).resolve().parents[1] / "vars.yml"
-VARS: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
+SCENARIO = Path(__file__).resolve().parents[1]
+VARS = read_case(SCENARIO / "vars.yml")
 SERVED = "/etc/pipelines/served"
 ASK = """
 import json, sys, urllib.error, urllib.request
@@ -76,7 +71,7 @@ def test_the_switch_passes_questions_and_the_list_of_models_alone(host: Host) ->
 def test_the_server_cannot_write_to_what_it_runs(host: Host) -> None:
     for path in (SERVED, f"{SERVED}/team.py", f"{SERVED}/team/valves.json", "/opt/pipelines/source/main.py"):
         assert host.run("runuser -u pipelines -- test -w %s", path).rc != 0, path
-    text = (FILE.parent / "files/pipelines/told.py").read_text(encoding="utf-8")
+    text = (SCENARIO / "files/pipelines/told.py").read_text(encoding="utf-8")
     assert host.check_output(f"cat {SERVED}/told.py") == text.strip()
 
 

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from tests.processes import completed
+from tests.scenario_programs import module_at
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/kokoro/programs/launch.py"
 TORCH = "class cuda:\n    def is_available():\n        return False\n"
 
 
-def load() -> ModuleType:
-    """The program as a module."""
-    spec = importlib.util.spec_from_file_location("kokoro_launch", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(PROGRAM.parent))
-        spec.loader.exec_module(module)
-    return module
-
-
-launch = load()
+launch = module_at(PROGRAM, beside=True)
 
 
 def start(folder: Path, port: int, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:

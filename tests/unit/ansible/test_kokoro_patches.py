@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.processes import completed
+from tests.scenario_programs import module_at
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "roles/kokoro/programs/patches.py"
@@ -87,13 +87,7 @@ PLAYERS = {
 @pytest.fixture(scope="module")
 def patches() -> ModuleType:
     """The program as a module."""
-    spec = importlib.util.spec_from_file_location("kokoro_patches", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return module_at(PROGRAM)
 
 
 @pytest.mark.parametrize("call", OPEN_CALLS.values(), ids=OPEN_CALLS)

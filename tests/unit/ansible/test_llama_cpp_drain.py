@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import socket
 import subprocess
@@ -12,28 +11,18 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.processes import killed_at_end
+from tests.scenario_programs import module_at
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/llama_cpp/programs/drain.py"
 KEY = "canary-key"
 
 
-def load() -> ModuleType:
-    """The program as a module."""
-    spec = importlib.util.spec_from_file_location("llama_cpp_drain", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-drain = load()
+drain = module_at(PROGRAM)
 
 
 class Engine:

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.http_servers import HERE, QuietHandler, served
+from tests.scenario_programs import module_at
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/open_webui/programs/client.py"
 
 
-def load() -> ModuleType:
-    """The program as a module."""
-    spec = importlib.util.spec_from_file_location("open_webui_client", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-client = load()
+client = module_at(PROGRAM)
 
 
 class Server(ThreadingHTTPServer):

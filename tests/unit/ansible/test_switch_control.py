@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import signal
 import socket
@@ -12,26 +11,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.scenario_programs import module_at
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/switch/programs/control.py"
 ENDS_WITHIN_S = 10.0
 HEAD = "# pxname,svname,qcur,qmax,scur,smax,status,"
 
 
-def load() -> ModuleType:
-    """The program as a module."""
-    spec = importlib.util.spec_from_file_location("switch_control", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-control = load()
+control = module_at(PROGRAM)
 
 
 class HaProxy:

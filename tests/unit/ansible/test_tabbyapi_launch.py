@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import os
@@ -10,29 +9,18 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.scenario_programs import module_at
 
 FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/programs"
 KEYS = ["canary-api-key-0123456789-longer", "canary-admin-key-01"]
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # an address of a test
 
 
-def load(name: str) -> ModuleType:
-    """A program of the role, as a module."""
-    spec = importlib.util.spec_from_file_location(f"tabbyapi_{name}", FILES / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FILES))
-        spec.loader.exec_module(module)
-    return module
-
-
-launch = load("launch")
+launch = module_at(FILES / "launch.py", beside=True)
 
 
 def passed_on(*parts: bytes) -> bytes:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Protocol
 
 import pytest
@@ -14,23 +11,14 @@ import pytest
 from provisioner.cli.app import run
 from provisioner.values import paths
 from tests.case_files import read_cases
+from tests.scenario_programs import module_at
 
 CASES = read_cases("services/agent_team")
 
 PROGRAMS = paths.roles() / "agent_team/programs"
 
 
-def load(name: str) -> ModuleType:
-    """A program of the role as a module; its dataclasses look for it among all modules."""
-    spec = importlib.util.spec_from_file_location(f"agent_team_{name}", PROGRAMS / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-BUDGET, WIRE = load("budget"), load("wire")
+BUDGET, WIRE = module_at(PROGRAMS / "budget.py"), module_at(PROGRAMS / "wire.py")
 FILE: str = CASES["file"]
 MEMBER, COORDINATOR = "{ name: coder, instructions: a, model: tiny }", "coordinator: { instructions: a, model: tiny }"
 FAR = "far: { model: cohere/model, api_key: !secret key }"
