@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from provisioner.catalog import Catalog, load_catalog
@@ -16,3 +17,8 @@ def spec_of(content: Mapping[str, Any], catalog: Catalog | None = None) -> Spec:
     assert parsed.problems == ()
     assert parsed.spec is not None
     return parsed.spec
+
+
+def lab_text(name: str) -> str:
+    """Return the text of ``tests/cases/labs/<name>.yml``; words in capitals are still to be replaced."""
+    return (Path(__file__).parent / "cases/labs" / f"{name}.yml").read_text(encoding="utf-8")

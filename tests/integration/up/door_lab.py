@@ -12,19 +12,13 @@ import sys
 from pathlib import Path
 
 from tests.integration.up.quickstart_lab import Lab
+from tests.lab_files import lab_text
 
 ROOT = Path(__file__).resolve().parents[3]
 AUTHORITY = "CANARY1-{{7*7}}-of-the-authority"
 """A secret that is a template; quickstart_lab watches for its first word."""
 HELLO = "hello of the service"
-FILE = """
-name: e2edoor
-containers:
-  hello: { services: { hello: } }
-  door:
-    services:
-      door: { expose: lan, port: 8443, plain_port: 8081, authority: !secret authority, sites: { SITE: hello/hello } }
-"""
+FILE = lab_text("door")
 ROLE = {
     "README.md": """\
 # hello

@@ -17,18 +17,10 @@ from provisioner.values.state import Execution
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import survey
 from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab, Ran
+from tests.lab_files import lab_text
 
 ENGINE, GATEWAY = "drift-engine", "drift-gateway"
-FILE = f"""
-name: drift
-models:
-  tiny: {{ source: "builtin:tiny", context: 512 }}
-containers:
-  {ENGINE}: {{ services: {{ llama_cpp: {{ model: tiny, api_key: !secret engine_key }} }} }}
-  {GATEWAY}:
-    services:
-      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [tiny] }} }}
-"""
+FILE = lab_text("drift")
 PYTHON = "/usr/bin/python3"
 NO_PYTHON = frozenset({"python3 is missing", "python3 cannot be run"})
 """What is said of every role of a container into which nobody can look."""

@@ -7,21 +7,10 @@ from pathlib import Path
 
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.far import FarIncus
+from tests.lab_files import lab_text
 
 NAME = "far"
-FILE = """
-name: far
-hosts:
-  elsewhere: { incus: "ADDRESS", fingerprint: "FINGERPRINT" }
-models:
-  tiny: { source: "builtin:tiny", context: 512 }
-containers:
-  far-llama: { image: IMAGE, services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
-  far-gateway:
-    image: BARE
-    services:
-      litellm: { master_key: !secret master_key, expose: lan, aliases: { fast: [tiny] } }
-"""
+FILE = lab_text("elsewhere")
 
 
 def elsewhere_lab(far: FarIncus, folder: Path) -> Lab:

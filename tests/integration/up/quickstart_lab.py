@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.lab_files import lab_text
 from tests.processes import completed
 from tests.waiting import PATIENCE_S
 
@@ -23,19 +24,7 @@ ENGINE_KEY = "CANARY2-{{7*7}}-5d1f"
 CANARIES = ("CANARY1", "CANARY2")
 INJECTED = Path("/tmp/provisioner-injected")  # noqa: S108  # what the template in the key would make
 
-FILE = """
-name: e2e
-models:
-  tiny: { source: "builtin:tiny", context: 512 }
-  spare: { source: "builtin:tiny", context: 512 }
-containers:
-  llama: { image: IMAGE, services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
-  spare: { image: BARE, services: { llama_cpp: { model: spare, api_key: !secret engine_key } } }
-  gateway:
-    image: BARE
-    services:
-      litellm: { master_key: !secret master_key, aliases: { fast: [tiny, spare] } }
-"""
+FILE = lab_text("quickstart")
 
 
 @dataclass

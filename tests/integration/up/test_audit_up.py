@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, Ran, sh
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus]
 
@@ -16,21 +17,7 @@ ENGINE, BARE, GATEWAY, DOOR = "audited-engine", "audited-bare", "audited-gateway
 SITE = "api.home.example"
 KEY = "sk-audited-0123456789abcdef"
 AUTHORITY = "audited-authority-0123456789"
-FILE = f"""
-name: {NAME}
-models:
-  small: {{ source: "builtin:tiny", context: 512 }}
-  other: {{ source: "builtin:tiny", context: 512 }}
-containers:
-  {ENGINE}: {{ services: {{ llama_cpp: {{ model: small, api_key: !secret engine_key }} }} }}
-  {BARE}: {{ services: {{ llama_cpp: {{ model: other, idle: 10s }} }} }}
-  {GATEWAY}:
-    services:
-      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [small] }}, port: 4100, expose: lan }}
-  {DOOR}:
-    services:
-      door: {{ authority: !secret authority, port: 8443, plain_port: 8081, sites: {{ {SITE}: {GATEWAY}/litellm }} }}
-"""
+FILE = lab_text("audit")
 UNIT = "/etc/systemd/system/llama-server.service"
 SWITCH = "/etc/switch-litellm.cfg"
 DOOR_CONFIG = "/etc/door/haproxy.cfg"

@@ -11,27 +11,13 @@ from benchmarks.engine_series import model_in
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 NAME = "fronted"
 ENGINE, GATEWAY = f"{NAME}-engine", f"{NAME}-gateway"
-FILE = f"""
-name: {NAME}
-models:
-  some: {{ source: "file:bench.gguf" }}
-containers:
-  {ENGINE}:
-    image: debian/12
-    cpu: 2
-    memory: 1GiB
-    services:
-      llama_cpp: {{ model: some, context: 2048, api_key: !secret engine_key }}
-  {GATEWAY}:
-    image: debian/12
-    services:
-      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [some] }} }}
-"""
+FILE = lab_text("bench_gateway")
 
 
 @pytest.fixture(scope="module")

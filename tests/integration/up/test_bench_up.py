@@ -16,24 +16,14 @@ from provisioner.trial_unit import TRIAL
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 NAME = "speed"
 ENGINE = f"{NAME}-engine"
 BENCH = ("bench", ENGINE, "--kind", "engine", "--yes", "--json", "--trials", "10", "--tokens", "512", "64")
-FILE = f"""
-name: {NAME}
-models:
-  some: {{ source: "file:bench.gguf" }}
-containers:
-  {ENGINE}:
-    image: debian/12
-    cpu: 2
-    memory: 1GiB
-    services:
-      llama_cpp: {{ model: some, context: 2048, queue: 10m, api_key: !secret engine_key }}
-"""
+FILE = lab_text("bench")
 LIMITS = 10
 SLOWED = "100ms/100ms"
 """Half of the two processors that it has."""

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
@@ -22,19 +23,7 @@ NAME = "trying"
 ENGINE, COPY = f"{NAME}-engine", f"{NAME}-copy"
 PORT = 18963
 SETTING = "services.llama_cpp.ubatch=128"
-FILE = f"""
-# a lab of one engine
-name: {NAME}
-models:
-  some: {{ source: "builtin:tiny", context: 1024 }}
-containers:
-  {ENGINE}: # serves
-    image: debian/12
-    cpu: 1
-    memory: 1GiB
-    services:
-      llama_cpp: {{ model: some, port: {PORT}, expose: lan, api_key: !secret engine_key }} # as people know it
-"""
+FILE = lab_text("clone")
 STATE = """
 systemctl list-units --type=service --state=running --plain --no-legend | cut -d' ' -f1 | sort > /run/units
 xargs -n1 systemctl show -p Id,ActiveEnterTimestampMonotonic,MainPID < /run/units

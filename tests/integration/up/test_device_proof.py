@@ -26,23 +26,14 @@ from tests.integration.role_box import RoleBox
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import ENGINE_KEY
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus]
 
 NAME = "proof"
 ENGINE = f"{NAME}-engine"
 ADDRESS = f"{ENGINE}/llama_cpp"
-FILE = f"""
-name: {NAME}
-models:
-  large: {{ source: "file:large.gguf", context: 512 }}
-containers:
-  {ENGINE}:
-    image: debian/12
-    memory: 4GiB
-    services:
-      llama_cpp: {{ model: large, context: 512, api_key: !secret engine_key }}
-"""
+FILE = lab_text("device_proof")
 LARGE = {"EMBEDDING": 1024, "FEED_FORWARD": 4096, "LAYERS": 8, "HEADS": 8}
 UUID = "GPU-3b1a0b36-7a4e-5d2a-9d0e-2f1f4c1d8a11"
 CARD = {"vendor": "nvidia", "pci": "0000:01:00.0", "uuid": UUID, "name": "NVIDIA GeForce RTX 3060"}

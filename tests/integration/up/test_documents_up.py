@@ -13,28 +13,14 @@ import pytest
 from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab, sh
 from tests.integration.up.webdriver import program
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 NAME = "papers"
 ADMIN, PASSWORD = "penny@home.example", "CANARY3-{{7*7}}-$x"
 PORT = 8090
-FILE = f"""
-name: {NAME}
-models:
-  tiny: {{ source: "builtin:tiny", context: 512 }}
-  vectors: {{ source: "builtin:tiny-embedding", context: 2048 }}
-containers:
-  papers-chats: {{ services: {{ llama_cpp: {{ model: tiny, api_key: !secret engine_key }} }} }}
-  papers-embeds: {{ services: {{ llama_cpp: {{ model: vectors, embedding: true, api_key: !secret engine_key }} }} }}
-  papers-gateway:
-    services:
-      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [tiny], find: [vectors] }} }}
-  papers-web:
-    services:
-      open_webui:
-        {{ admin: {ADMIN}, password: !secret webui_password, connect: [papers-gateway/litellm], embeddings: WHO }}
-"""
+FILE = lab_text("documents")
 GATEWAY, ENGINE = "papers-gateway/litellm", "papers-embeds/llama_cpp"
 TEXT = "The boiler is serviced every second autumn by the people from the harbour."
 CHROMA = "/var/lib/open-webui/vector_db/chroma.sqlite3"

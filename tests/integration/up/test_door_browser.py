@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.up.door_lab import AUTHORITY, DoorLab, checkout_with_hello
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
@@ -17,14 +18,7 @@ pytestmark = [pytest.mark.incus, pytest.mark.slow]
 SERVICE = Path(__file__).resolve().parents[3] / "molecule/door/service.py"
 SITE = "hello.home.example"
 PAGE = f"https://{SITE}/page"
-FILE = f"""
-name: e2ebrowser
-containers:
-  hello: {{ memory: 2GiB, disk: 8GiB, services: {{ hello: }} }}
-  door:
-    services:
-      door: {{ authority: !secret authority, sites: {{ {SITE}: hello/hello }} }}
-"""
+FILE = lab_text("door_browser")
 UNKNOWN_AUTHORITY = "net_error -202"
 """How Chromium's journal says ERR_CERT_AUTHORITY_INVALID."""
 PATIENCE_S, POLL_S = 60.0, 0.5

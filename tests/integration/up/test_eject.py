@@ -11,20 +11,14 @@ import pytest
 from tests.integration.plain_ansible import ansible, play
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 __all__ = ["ansible"]  # a fixture
 
 pytestmark = [pytest.mark.incus]
 
 NAME = "eject1"
-FILE = f"""
-name: {NAME}
-models:
-  ejected: {{ source: "builtin:tiny", context: 512 }}
-containers:
-  {NAME}-llama: {{ services: {{ llama_cpp: {{ model: ejected, api_key: !secret engine_key }} }} }}
-  {NAME}-bare: {{ cpu: 1 }}
-"""
+FILE = lab_text("eject")
 SECRET = "PROVISION_SECRET_ENGINE_KEY"
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.up.killing import begun, killed_after
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus]
 
@@ -21,14 +22,7 @@ STEP_S = 0.5
 LONGEST_S = 60.0
 SAMPLE = (5, 16)
 """Of the steps those that every run of the tests takes: while containers are made, and while roles run."""
-FILE = """
-name: kill
-models:
-  tiny: { source: "builtin:tiny", context: 512 }
-containers:
-  kill-llama: { services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
-  kill-gateway: { services: { litellm: { master_key: !secret master_key, aliases: { fast: [tiny] } } } }
-"""
+FILE = lab_text("kill_loop")
 STRANGER = "kill-stranger"
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import Lab, sh
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -27,39 +28,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "oci_registry.sh"
 IN_FILE = "CANARY4-a-file-of-an-image"
 KEY, TOKEN, PASSWORD = "CANARY1-of-an-image-0123456789", 'CANARY2-"$HOME\\%n#{{8*8}}', "CANARY3-registry-0123456789"
 PORT = 8300
-FILE = """
-name: e2eoci
-containers:
-  image:
-    memory: 1GiB
-    services:
-      oci:
-        image: "REGISTRY/test/web@DIGEST"
-        registry_user: penny
-        registry_password: !secret registry
-        registry_ca: ca.crt
-        image_port: 80
-        api_key: !secret key
-        answers: [/cgi-bin/answer]
-        looks: [/]
-        health: /health
-        secrets:
-          - { name: TOKEN, value: !secret token }
-          - { name: key.pem, value: !secret file, as: file }
-        command:
-          - /bin/busybox
-          - sh
-          - -c
-          - >-
-            /bin/busybox httpd -p 1883 -h /www; /bin/nc -u -l -k 5353 > /data/heard &
-            exec /bin/busybox httpd -f -p 80 -h /www
-        ports:
-          - { port: 1883, why: a page without a key }
-          - { port: 5300, image_port: 5353, protocol: udp, why: what is heard lies in the volume }
-        volumes: { data: /data }
-        user: "1000:1000"
-        init: true
-"""
+FILE = lab_text("oci")
 
 
 class ImageLab(Lab):

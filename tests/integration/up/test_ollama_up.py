@@ -20,33 +20,14 @@ from tests.doubles.ollama.archive import ollama_archive, registry_with
 from tests.integration.up.bridged_files import files_on_bridge
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 NAME = "e2eollama"
 KEY = "CANARY2-of-ollama-0123456789"
 PORT, FILES_PORT = 11434, 18432
-FILE = f"""
-name: {NAME}
-models:
-  own: {{ source: "builtin:tiny", context: 512 }}
-containers:
-  amd:
-    memory: 1GiB
-    disk: 10GiB
-    services:
-      ollama:
-        source: "FILES/ollama-linux-amd64.tar.zst"
-        source_sha256: SHA256
-        models: [own]
-        pull: [{{ name: small, model: "small:0.6b", digest: DIGEST }}]
-        keep_alive: KEEP
-        api_key: !secret ollama_key
-        environment: {{ STAND_IN_REGISTRY: "FILES/registry" }}
-  gateway:
-    services:
-      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [own], quick: [small] }} }}
-"""
+FILE = lab_text("ollama")
 
 
 class OllamaLab(Lab):

@@ -19,24 +19,14 @@ import pytest
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.integration.up.webdriver import browser_in, program
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 NAME = "e2ewebui"
 ADMIN, PASSWORD = "penny@home.example", "CANARY3-{{7*7}}-$x"
 PORT = 8090
-FILE = f"""
-name: {NAME}
-models:
-  tiny: {{ source: "builtin:tiny", context: 1024 }}
-containers:
-  llama: {{ memory: 3GiB, services: {{ llama_cpp: {{ model: tiny, api_key: !secret engine_key }} }} }}
-  gateway: {{ services: {{ litellm: {{ master_key: !secret master_key, aliases: {{ fast: [tiny] }} }} }} }}
-  web:
-    services:
-      open_webui:
-        {{ admin: {ADMIN}, password: !secret webui_password, connect: [gateway/litellm], proof: browser }}
-"""
+FILE = lab_text("open_webui")
 browse = program("browse")
 PICTURES = os.environ.get("PROVISION_TEST_PICTURES", "")
 """A folder in which pictures are kept; without it they are looked at and gone."""

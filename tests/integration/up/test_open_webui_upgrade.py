@@ -25,6 +25,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
@@ -39,16 +40,7 @@ ADMIN, PASSWORD = "penny@home.example", "CANARY3-{{7*7}}-$x"
 PORT = 8090
 PAUSE_S = 0.2
 GONE = "no connection"
-FILE = f"""
-name: {NAME}
-models:
-  tiny: {{ source: "builtin:tiny", context: 1024 }}
-containers:
-  llama: {{ memory: 3GiB, services: {{ llama_cpp: {{ model: tiny, api_key: !secret engine_key }} }} }}
-  web:
-    services:
-      open_webui: {{ admin: {ADMIN}, password: !secret webui_password, connect: [llama/llama_cpp] }}
-"""
+FILE = lab_text("open_webui_upgrade")
 
 
 @dataclass

@@ -26,6 +26,7 @@ from provisioner.values.errors import ExitCode
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.processes import killed_at_end
 from tests.waiting import wait_until
 
@@ -34,26 +35,7 @@ pytestmark = [pytest.mark.incus, pytest.mark.slow]
 NAME = "ceiling"
 RANGE = ("--from", "2048", "--to", "16384")
 ENGINE = f"{NAME}-engine"
-FILE = f"""
-name: {NAME}
-models:
-  deep: {{ source: "file:deep.gguf" }}
-containers:
-  {ENGINE}:
-    image: debian/12
-    memory: 448MiB
-    services:
-      # what it serves with until it is probed
-      llama_cpp:
-        model: deep
-        context: 2048
-        parallel: 8
-        kv_cache: {{ k: f32, v: f32 }}
-        queue: 20m
-        api_key: !secret engine_key
-        # it keeps prompts that it was asked beside its cache, as long as the kernel lets it
-        extra_arguments: [--cache-ram, "0"]
-"""
+FILE = lab_text("probe")
 DEEP = {"EMBEDDING": 64, "FEED_FORWARD": 64, "LAYERS": 64, "HEADS": 2, "CONTEXT": 4096}
 """32 KiB of cache for each token, and little to compute; eight requests share a context, of which one is asked."""
 STEP = 8 * 256

@@ -16,24 +16,12 @@ from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus]
 
 NAME, ENGINE, COPY = "pveup", "pveup-engine", "pveup-copy"
-FILE = """
-name: pveup
-hosts:
-  pve1: {page}
-models:
-  tiny: {{ source: "builtin:tiny", context: 512 }}
-containers:
-  pveup-engine:
-    cpu: 1
-    memory: 1GiB
-    proxmox: {{ tags: [ai], description: An engine, order: 2 }}
-    services:
-      llama_cpp: {{ model: tiny, api_key: !secret engine_key, expose: lan }}
-"""
+FILE = lab_text("proxmox")
 
 
 @pytest.fixture(scope="module")

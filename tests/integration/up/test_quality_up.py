@@ -15,6 +15,7 @@ from provisioner.models import tiny
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -24,26 +25,7 @@ BITS = {"fine": 8, "coarse": 3}
 LOUDER = 8
 """So many times as large are the weights: else all tokens are as probable as each other."""
 BLOCK = 32
-FILE = f"""
-name: {NAME}
-models:
-  parent: {{ source: "file:parent.gguf" }}
-  fine: {{ source: "file:fine.gguf" }}
-  coarse: {{ source: "file:coarse.gguf" }}
-containers:
-  {JUDGE}:
-    image: debian/12
-    cpu: 2
-    memory: 1GiB
-    services:
-      llama_cpp:
-        models: [fine, coarse, parent]
-        models_max: 1
-        context: 512
-        perplexity: true
-        queue: 10m
-        api_key: !secret engine_key
-"""
+FILE = lab_text("quality")
 
 
 def rounded(content: bytes, bits: int) -> bytes:

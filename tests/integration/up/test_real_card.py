@@ -17,24 +17,14 @@ from provisioner.models import tiny as tiny_model
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.test_device_proof import LARGE, repeated
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.processes import awaited_at_end
 
 pytestmark = [pytest.mark.gpu]
 
 NAME = "card"
 ENGINE = f"{NAME}-engine"
-FILE = f"""
-name: {NAME}
-models:
-  large: {{ source: "file:large.gguf", context: 512 }}
-containers:
-  {ENGINE}:
-    image: debian/13
-    memory: 4GiB
-    gpu: {{ pci: "PCI" }}
-    services:
-      llama_cpp: {{ model: large, context: 512, api_key: !secret engine_key }}
-"""
+FILE = lab_text("real_card")
 TAKEN_MIB = 700
 TAKE = f"""
 import ctypes, sys

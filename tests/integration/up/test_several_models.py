@@ -18,6 +18,7 @@ from provisioner.models import tiny as tiny_model
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, MASTER_KEY
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -26,20 +27,7 @@ ENGINE, GATEWAY = f"{NAME}-engine", f"{NAME}-gateway"
 LIST = "/etc/llama-server.models.ini"
 SMALL = f"grep -o '/[^ ]*/small.gguf' {LIST}"
 """Where the smaller model lies."""
-ENGINE_OPTIONS = "models: [small, large], models_max: 1, context: 1024, api_key: !secret engine_key"
-FILE = f"""
-name: {NAME}
-models:
-  small: {{ source: "file:small.gguf", context: 512 }}
-  large: {{ source: "file:large.gguf" }}
-containers:
-  {ENGINE}: {{ services: {{ llama_cpp: {{ {ENGINE_OPTIONS} }} }} }}
-  {GATEWAY}:
-    services:
-      litellm:
-        master_key: !secret master_key
-        aliases: {{ fast: [small], slow: [large, small] }}
-"""
+FILE = lab_text("several_models")
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from tests.doubles.openai import rule_engine
 from tests.integration.up import team_in_turns
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
@@ -31,25 +32,7 @@ pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 NAME = "teamturns"
 CHAT, CODE, TEAM = f"{NAME}-chat", f"{NAME}-code", f"{NAME}-team"
 BOTH = (CHAT, CODE)
-FILE = f"""
-name: {NAME}
-hosts:
-  box: {{ incus: local, share: [[{CHAT}/llama_cpp, {CODE}/llama_cpp]] }}
-models:
-  small: {{ source: "builtin:tiny", context: 2048 }}
-  other: {{ source: "builtin:tiny", context: 2048 }}
-containers:
-  {CHAT}: {{ services: {{ llama_cpp: {{ model: small, hold: 2s, queue: 2m, parallel: 2 }} }} }}
-  {CODE}: {{ services: {{ llama_cpp: {{ model: other, hold: 2s, queue: 40s }} }} }}
-  {TEAM}:
-    services:
-      agent_team:
-        api_key: !secret master_key
-        coordinator: {{ instructions: "Ask the coder.", model: small }}
-        members: [{{ name: coder, instructions: "Write code.", model: other }}]
-        most_seconds: 120
-        transcript: true
-"""
+FILE = lab_text("team_turns")
 UNIT = "llama-server"
 FOLDER = "/usr/local/lib/team-in-turns"
 DROP_IN = f"/etc/systemd/system/{UNIT}.service.d/by-a-rule.conf"

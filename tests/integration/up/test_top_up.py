@@ -15,24 +15,14 @@ import pytest
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 NAME = "top"
 ENGINE, IDLE = f"{NAME}-engine", f"{NAME}-idle"
-FILE = f"""
-name: {NAME}
-models:
-  small: {{ source: "builtin:tiny", context: 2048 }}
-containers:
-  {ENGINE}:
-    services:
-      llama_cpp: {{ model: small, api_key: !secret engine_key }}
-  {IDLE}:
-    services:
-      llama_cpp: {{ model: small, idle: 20s, api_key: !secret engine_key }}
-"""
+FILE = lab_text("top")
 SOCKET = "/run/switch-llama-server/control.sock"
 ASKED = f"""python3 - <<'EOF'
 import csv, socket
