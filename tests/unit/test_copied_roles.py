@@ -23,6 +23,7 @@ from provisioner.values.state import Secret
 from provisioner.wheels.known import known_stacks
 from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
+from tests.graphics_cards import RTX_3060
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import World
 
@@ -47,17 +48,6 @@ containers:
   llama: { gpu: any, services: { llama_cpp: { model: tiny, backend: cuda } } }
   tabby: { gpu: any, services: { kokoro: { device: nvidia } } }
 """
-CARD = Card(
-    "0000:01:00.0",
-    "nvidia",
-    "RTX 3060",
-    driver="nvidia",
-    memory=12 * 2**30,
-    capability="8.6",
-    driver_version="580.95.05",
-    runtime=True,
-    nodes=(Node("/dev/nvidia0", 195, 0),),
-)
 AMD = Card("0000:03:00.0", "amd", "Radeon", driver="amdgpu", memory=8 * 2**30, nodes=(Node("/dev/kfd", 510, 0),))
 BEFORE = (
     ("validate",),
@@ -179,7 +169,7 @@ def both(
 def test_copies_say_what_the_originals_say(tmp_path: Path, copied: Path, gpu: str) -> None:
     verbs = (*BEFORE, UP, *AFTER)
     text = FILE.replace("GPU", gpu)
-    originals, copies = both(tmp_path, copied, text, verbs, CARD)
+    originals, copies = both(tmp_path, copied, text, verbs, RTX_3060)
     assert originals["up --yes"][0] == 0, originals["up --yes"]
     assert ("on RTX 3060" in originals["fit"][1]) == (gpu == "any")
     for verb, (code, out, err) in originals.items():

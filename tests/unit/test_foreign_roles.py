@@ -11,12 +11,12 @@ import yaml
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.catalog import load_catalog
-from provisioner.gpus.cards import Card
 from provisioner.lab.opening import open_lab
 from provisioner.values.errors import ExitCode, ProvisionError
 from provisioner.values.state import Secret
 from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
+from tests.graphics_cards import RTX_3060
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import GATEWAY_KEY, World
 
@@ -48,16 +48,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 FILE: str = CASES["file"]
-CARD = Card(
-    "0000:01:00.0",
-    "nvidia",
-    "RTX 3060",
-    driver="nvidia",
-    memory=12 * 2**30,
-    capability="8.6",
-    driver_version="580.95.05",
-    runtime=True,
-)
 BIRD_KEY = "a-key-of-a-bird-a3c9"
 REASON = "its role does not say what it computes on"
 
@@ -101,7 +91,7 @@ def world(lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A host with one card."""
     assert lab.exists()
     made = World(monkeypatch)
-    made.host.graphics = (CARD,)
+    made.host.graphics = (RTX_3060,)
     return made
 
 
@@ -225,7 +215,7 @@ def test_fit_does_not_decide_what_nobody_knows(
 ) -> None:
     text, gib, arguments, code = case
     lab.write_text(text, encoding="utf-8")
-    world.host.graphics = (replace(CARD, memory=gib * 2**30),)
+    world.host.graphics = (replace(RTX_3060, memory=gib * 2**30),)
     answer = world.command("fit", *arguments)
     assert answer.code == code, answer.err
     assert "it fits" not in answer.out.replace("whether it fits is not known", "")

@@ -7,22 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.gpus.cards import Card, Node
+from provisioner.gpus.cards import Card
 from provisioner.runner import TaskEvent
+from tests.graphics_cards import RTX_3060
 from tests.unit.cli.conftest import World
 
-CARD = Card(
-    "0000:01:00.0",
-    "nvidia",
-    "RTX 3060",
-    driver="nvidia",
-    memory=12 * 2**30,
-    capability="8.6",
-    driver_version="580.95.05",
-    runtime=True,
-    nodes=(Node("/dev/nvidia0", 195, 0),),
-)
-OTHER = replace(CARD, pci="0000:02:00.0", name="RTX 3050", memory=8 * 2**30)
+OTHER = replace(RTX_3060, pci="0000:02:00.0", name="RTX 3050", memory=8 * 2**30)
 
 
 @pytest.fixture(autouse=True)
@@ -31,18 +21,18 @@ def wants_a_card(lab: Path) -> None:
 
 
 def test_the_card_is_planned_attached_and_then_nothing_is_left_to_do(world: World) -> None:
-    world.host.graphics = (CARD,)
+    world.host.graphics = (RTX_3060,)
     assert world.command("plan").printed == world.snapshot
     assert world.command("up", "--yes").code == 0
     devices = {one.name: one.properties for one in world.host.containers["llama"].instance.devices}
-    assert devices["gpu"]["pci"] == CARD.pci
+    assert devices["gpu"]["pci"] == RTX_3060.pci
     assert world.command("plan", "--detailed-exitcode").code == 0
 
 
 def test_another_driver_on_the_host_runs_the_role_again_and_says_so(world: World) -> None:
-    world.host.graphics = (CARD,)
+    world.host.graphics = (RTX_3060,)
     assert world.command("up", "--yes").code == 0
-    world.host.graphics = (replace(CARD, driver_version="590.48.01"),)
+    world.host.graphics = (replace(RTX_3060, driver_version="590.48.01"),)
     assert world.command("plan").printed == world.snapshot
     assert world.command("plan", "--detailed-exitcode").code == 2
 
@@ -51,11 +41,11 @@ def test_another_driver_on_the_host_runs_the_role_again_and_says_so(world: World
     ("graphics", "gpu"),
     [
         ((), "any"),
-        ((CARD, OTHER), "any"),
-        ((CARD,), '{ pci: "0000:09:00.0" }'),
-        ((replace(CARD, driver="vfio-pci"),), "any"),
-        ((replace(CARD, missing=("/dev/nvidia-uvm",)),), "any"),
-        ((CARD,), "{ vram: 24GiB }"),
+        ((RTX_3060, OTHER), "any"),
+        ((RTX_3060,), '{ pci: "0000:09:00.0" }'),
+        ((replace(RTX_3060, driver="vfio-pci"),), "any"),
+        ((replace(RTX_3060, missing=("/dev/nvidia-uvm",)),), "any"),
+        ((RTX_3060,), "{ vram: 24GiB }"),
     ],
     ids=["none", "two", "no such", "of a machine", "half a driver", "too small"],
 )
@@ -70,7 +60,7 @@ def test_a_card_that_cannot_be_had_is_refused_with_its_line_and_nothing_touched(
 
 
 def test_a_card_that_two_want_alone_is_refused(world: World, lab: Path) -> None:
-    world.host.graphics = (CARD,)
+    world.host.graphics = (RTX_3060,)
     own = "gpu: { vendor: nvidia, sharing: exclusive }"
     text = lab.read_text().replace("gpu: any", own).replace("  gateway:\n", f"  gateway:\n    {own}\n")
     lab.write_text(text)
@@ -78,7 +68,7 @@ def test_a_card_that_two_want_alone_is_refused(world: World, lab: Path) -> None:
 
 
 def test_what_the_proof_measured_stands_beside_the_next_sum(world: World) -> None:
-    world.host.graphics = (CARD,)
+    world.host.graphics = (RTX_3060,)
     world.measured = {"llama/llama_cpp": {"device_memory": 900 * 2**20}}
     assert "measured" not in world.command("fit").out
     assert world.command("up", "--yes").code == 0
@@ -86,7 +76,7 @@ def test_what_the_proof_measured_stands_beside_the_next_sum(world: World) -> Non
 
 
 def test_status_and_verify_say_of_a_card_that_is_gone(world: World) -> None:
-    world.host.graphics = (CARD,)
+    world.host.graphics = (RTX_3060,)
     assert world.command("up", "--yes").code == 0
     world.host.graphics = ()
     assert world.command("status").ended(0) == world.snapshot
@@ -97,7 +87,7 @@ def test_status_and_verify_say_of_a_card_that_is_gone(world: World) -> None:
 
 
 def test_a_device_that_is_not_there_is_a_failed_proof_though_the_engine_was_not_started(world: World) -> None:
-    world.host.graphics = (CARD,)
+    world.host.graphics = (RTX_3060,)
     refused = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : device | Refuse to compute on the CPU", "no CUDA0")
     world.failures = {"site.yml": (refused,)}
     answer = world.command("up", "--yes")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.gpus.cards import Card, Node
 from provisioner.runner import TaskEvent
 from provisioner.values.state import Instance, Status
 from tests.case_files import read_cases
+from tests.graphics_cards import RTX_3060
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
 
 CASES = read_cases("cli/clone_to_try")
@@ -25,17 +25,6 @@ WITH_COPY = FILE.replace(
     "      llama_cpp: { parallel: 2, model: tiny, api_key: !secret engine_key }\n  gateway:\n",
 )
 PROOF = TaskEvent("failed", "trial", "llama_cpp", "llama_cpp : verify | Complete", "no answer")
-CARD = Card(
-    "0000:01:00.0",
-    "nvidia",
-    "RTX 3060",
-    driver="nvidia",
-    memory=12 * 2**30,
-    capability="8.6",
-    driver_version="580.95.05",
-    runtime=True,
-    nodes=(Node("/dev/nvidia0", 195, 0),),
-)
 
 
 @pytest.fixture
@@ -150,7 +139,7 @@ def test_a_service_that_takes_turns_is_not_copied(there: World, lab: Path, monke
 
 
 def test_a_card_is_given_to_the_copy_once_nothing_would_be_loaded_as_in_the_original(there: World, lab: Path) -> None:
-    there.host.graphics = (CARD,)
+    there.host.graphics = (RTX_3060,)
     lab.write_text(FILE.replace("  llama:\n", "  llama:\n    gpu: any\n"))
     assert there.command("up", "--yes").code == 0
     had: list[bool] = []
@@ -167,7 +156,7 @@ def test_a_card_is_given_to_the_copy_once_nothing_would_be_loaded_as_in_the_orig
 
 
 def test_a_card_that_only_one_may_have_is_not_shared_with_a_copy(there: World, lab: Path) -> None:
-    there.host.graphics = (CARD,)
+    there.host.graphics = (RTX_3060,)
     own = FILE.replace("  llama:\n", "  llama:\n    gpu: { vendor: nvidia, sharing: exclusive }\n")
     lab.write_text(own)
     assert there.command("up", "--yes").code == 0

@@ -13,8 +13,8 @@ from provisioner.loads.terms import MIB
 from provisioner.services.kokoro.loads import loads_of
 from provisioner.values.address import Address
 from tests.gguf_bytes import gguf_bytes
+from tests.graphics_cards import RTX_3060 as CARD
 from tests.unit.cli.conftest import World
-from tests.unit.cli.test_cards import CARD
 from tests.unit.cli.test_suggest import LLAMA, head, ways
 
 USABLE = CARD.memory - 832 * MIB
