@@ -35,6 +35,12 @@ def driver(access: Access, **changes: Any) -> ProxmoxProvider:
     return made
 
 
+def disks(pve: Double) -> list[str]:
+    """The disks of guests on all storages of the node."""
+    found = (volid for storage in pve.world.storages.values() for volid, one in storage.on("pve1").items() if one.vmid)
+    return sorted(found)
+
+
 def wanted(name: str = "one", **attributes: Any) -> Instance:
     """A container of the lab."""
     return Instance(name, "box", attributes.pop("lab", LAB), attributes.pop("image", IMAGE), **attributes)

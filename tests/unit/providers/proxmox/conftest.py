@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
+from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
-from provisioner.values.state import Secret
+from provisioner.values.state import Instance, Secret
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
+from tests.unit.providers.proxmox.box import GIB, driver, wanted
 
-__all__ = ["access", "client", "client_of", "pve"]
+__all__ = ["access", "client", "client_of", "one", "provider", "pve"]
 
 
 @pytest.fixture
@@ -37,3 +39,15 @@ def client_of(access: Access) -> Callable[..., Client]:
 def client(access: Access) -> Client:
     """The client that most tests need."""
     return Client(access)
+
+
+@pytest.fixture
+def provider(access: Access) -> ProxmoxProvider:
+    """The driver."""
+    return driver(access)
+
+
+@pytest.fixture
+def one(provider: ProxmoxProvider) -> Instance:
+    """A container that was made."""
+    return provider.create(wanted(memory=GIB))

@@ -28,11 +28,6 @@ def provider(access: Access) -> ProxmoxProvider:
     return driver(access, password=BY_PASSWORD["password"])
 
 
-@pytest.fixture
-def one(provider: ProxmoxProvider) -> Instance:
-    return provider.create(wanted(memory=GIB))
-
-
 def changed(one: Instance, **settings: Any) -> Instance:
     """The container with other settings."""
     return replace(one, settings={**one.settings, **settings})

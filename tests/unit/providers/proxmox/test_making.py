@@ -28,6 +28,7 @@ from tests.unit.providers.proxmox.box import (
     GIB,
     LAB,
     Artifacts,
+    disks,
     driver,
     guest,
     memory,
@@ -40,17 +41,6 @@ from tests.waiting import PATIENCE_S, wait_until
 
 DEVICE = {"path": "/dev/null", "mode": "0666", "uid": 0, "gid": 0}
 NETWORK = {"bridge": "vmbr0", "ip": "dhcp", "firewall": False}
-
-
-@pytest.fixture
-def provider(access: Access) -> ProxmoxProvider:
-    return driver(access)
-
-
-def disks(pve: Double) -> list[str]:
-    """The disks of containers on all storages of the node."""
-    found = (volid for storage in pve.world.storages.values() for volid, one in storage.on("pve1").items() if one.vmid)
-    return sorted(found)
 
 
 def kinds(pve: Double) -> list[str]:

@@ -17,21 +17,10 @@ from provisioner.values.errors import PreflightError, ProviderError
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import Storage
 from tests.unit.providers.proxmox import plans
-from tests.unit.providers.proxmox.box import GIB, Artifacts, driver, guest, mount, wanted
+from tests.unit.providers.proxmox.box import GIB, Artifacts, disks, driver, guest, mount, wanted
 from tests.unit.providers.proxmox.plans import creation, limited
 
 MIB = 2**20
-
-
-@pytest.fixture
-def provider(access: Access) -> ProxmoxProvider:
-    return driver(access)
-
-
-def disks(pve: Double) -> list[str]:
-    """The disks of guests on all storages of the node."""
-    found = (volid for storage in pve.world.storages.values() for volid, one in storage.on("pve1").items() if one.vmid)
-    return sorted(found)
 
 
 def allocated(pve: Double, vmid: int, storage: str = "local-lvm") -> str:

@@ -36,11 +36,6 @@ PAGE: dict[str, Any] = {
 ABOVE = "above the block"
 
 
-@pytest.fixture
-def provider(access: Access) -> ProxmoxProvider:
-    return driver(access)
-
-
 def desired(name: str = "one", **page: Any) -> Instance:
     """A container as the file's page says it."""
     host = ProxmoxHost.model_validate({"proxmox": "https://pve", "user": "root@pam", "password": Secret("p", "x")})

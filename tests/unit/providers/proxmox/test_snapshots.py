@@ -22,16 +22,6 @@ DISK = {"path": "/srv", "size": 2 * GIB, "backup": False}
 STATIC = {"bridge": "vmbr0", "ip": "10.0.0.5/24", "gateway": "10.0.0.1", "ip6": "fd00::5/64", "firewall": False}
 
 
-@pytest.fixture
-def provider(access: Access) -> ProxmoxProvider:
-    return driver(access)
-
-
-@pytest.fixture
-def one(provider: ProxmoxProvider) -> Instance:
-    return provider.create(wanted(memory=GIB))
-
-
 def take(provider: ProxmoxProvider, vmid: int, name: str, text: str) -> None:
     """A snapshot as somebody else takes it."""
     path = provider.path(vmid, "snapshot")
