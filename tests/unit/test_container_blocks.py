@@ -61,23 +61,7 @@ def test_containers_between_braces_get_one_more_that_nobody_can_take_out() -> No
         without_container(text, "b")
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "value", "words"),
-    [
-        ("containers:\n  z: &x {cpu: 1}\n  a: *x\n", ("cpu",), "2", "something else"),
-        ("x: &x {cpu: 1}\ncontainers:\n  a:\n    <<: *x\n    s: *x\n", ("s", "cpu"), "2", "something else"),
-        ("containers:\n  a: {cpu: 1}\n", ("cpu", "x"), "2", "no options"),
-        ("containers:\n  a:\n    cpu:\n      x: 1\n", ("cpu",), "2", "several lines"),
-        ("containers:\n  a: {cpu: 1}\n", ("cpu",), "2, memory: 3", "not YAML"),
-        ("containers:\n  a: {cpu: 1}\n", ("cpu",), "2, memory", "something else"),
-        ("containers:\n  a: {cpu: 1}\n", ("cpu",), "2\nname: x", "several lines"),
-        ("containers:\n  a: {cpu: 1}\n", ("cpu",), "{", "YAML"),
-        ("containers:\n  a: {cpu: 1}\n", ("cpu",), "!python/x 1", "tag"),
-        ("containers:\n  a:\n    t: |\n      text\n", ("cpu",), "1", "several lines"),
-        ("containers:\n  ? a\n  : {cpu: 1}\n", ("cpu",), "2", "does not begin a line"),
-        ("name: x\n", ("cpu",), "2", "not written there"),
-    ],
-)
+@pytest.mark.parametrize(("text", "path", "value", "words"), CASES["what would change more is refused"])
 def test_what_would_change_more_is_refused(text: str, path: tuple[str, ...], value: str, words: str) -> None:
     with pytest.raises(EditError, match=words):
         with_copy(text, "a", "copy", [Setting(path, value)])

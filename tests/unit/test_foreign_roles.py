@@ -25,20 +25,7 @@ CASES = read_cases("foreign_roles")
 SPEECH, ENGINE, APPLICATION = "heron", "falcon", "magpie"
 PORTS = {SPEECH: 7001, ENGINE: 7002, APPLICATION: 7003}
 PAGE: dict[str, Any] = {"health": "/health", "defaults": {"memory": "1GiB", "disk": "5GiB"}, "stampable": True}
-PAGES: dict[str, dict[str, Any]] = {
-    SPEECH: {"title": "Heron", "stage": "engine", "protocol": "speech"},
-    ENGINE: {
-        "title": "Falcon",
-        "stage": "engine",
-        "protocol": "openai",
-        "references": {"model": {"kind": "model", "formats": ["gguf"]}},
-    },
-    APPLICATION: {
-        "title": "Magpie",
-        "stage": "app",
-        "references": {"backend": {"kind": "service", "key_to": "backend_key"}},
-    },
-}
+PAGES: dict[str, dict[str, Any]] = CASES["pages"]
 OPTIONS: dict[str, dict[str, Any]] = {
     SPEECH: {},
     ENGINE: {"model": {"type": "path", "required": True}},

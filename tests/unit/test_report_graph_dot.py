@@ -9,27 +9,13 @@ import pytest
 
 from provisioner.report.graph import Graph, graph_dot
 from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
+from tests.case_files import read_cases
 from tests.unit.test_report_graph import EVIL_GRAPH, GRAPHS, TWO_HOSTS
 
+CASES = read_cases("report_graph_dot")
+
 TOKEN = re.compile(r'\s*("(?:[^"\\]|\\["\\n])*"|->|[][{};,=]|[A-Za-z_]+)')
-HOSTILE = (
-    '"];}',
-    "\\",
-    '\\"',
-    "a\\n",
-    "<b>html</b>",
-    "a:b:c",
-    "--",
-    "->",
-    "}",
-    "//",
-    "/*",
-    "#",
-    "\\N\\G",
-    "node",
-    "é",
-    "a\nb",
-)
+HOSTILE = CASES["hostile"]
 
 
 @dataclass

@@ -20,16 +20,7 @@ CASES = read_cases("runbooks")
 PLAYBOOKS = paths.playbooks() / "repair"
 READING = {"-p", "-c", "-r", "--flash-name"}
 """The options of flashrom that we use."""
-PAGE: dict[str, Any] = {
-    "title": "A title",
-    "symptom": "It is so.",
-    "danger": "It may burn.",
-    "conditions": ["ghost"],
-    "preconditions": ["Nobody is there."],
-    "steps": [{"id": "look", "does": "Look.", "changes": False}, {"id": "do", "does": "Do.", "changes": True}],
-    "undo": "None.",
-    "after": "All is well.",
-}
+PAGE: dict[str, Any] = CASES["page"]
 
 
 def page(folder: Path, **changes: Any) -> Path:

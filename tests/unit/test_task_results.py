@@ -10,32 +10,12 @@ import pytest
 
 from provisioner.proofs import MOST_CHARACTERS
 from provisioner.runner.events import LONGEST_SAID, MOST_SAID, TaskEvent, short_words, task_event
+from tests.case_files import read_cases
+
+CASES = read_cases("task_results")
 
 SEED = 13
-REAL: dict[str, Any] = {
-    "event": "runner_on_ok",
-    "event_data": {
-        "host": "llama",
-        "role": "llama_cpp",
-        "task": "llama_cpp : verify | Ask",
-        "task_action": "ansible.builtin.assert",
-        "duration": 1.5,
-        "res": {
-            "changed": True,
-            "msg": "x",
-            "cmd": ["true"],
-            "rc": 0,
-            "start": "1",
-            "end": "2",
-            "delta": "0:00:01.25",
-            "stdout": "a",
-            "stderr": "b",
-            "module_stderr": "c",
-            "provision_facts": {"device_memory": 5},
-            "results": [{"failed": True, "msg": "y", "results": [{"failed": True}]}],
-        },
-    },
-}
+REAL: dict[str, Any] = CASES["real"]
 HOSTILE: tuple[Any, ...] = (
     None,
     True,

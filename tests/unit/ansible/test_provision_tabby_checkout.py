@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.ansible.modules import provision_tabby_checkout as module
+from tests.case_files import read_cases
+
+CASES = read_cases("ansible/provision_tabby_checkout")
 
 MODELS = """
 class BaseConfigModel: ...
@@ -28,19 +31,7 @@ class ExllamaV3Container:
     async def create_generator(self):
         self.generator = {call}
 """
-SHAPES: dict[str, tuple[str, bool, str]] = {
-    "as before the option": ("AsyncGenerator(model=self.model, num_draft_tokens=self.n)", False, "needed"),
-    "reformatted": ("AsyncGenerator(\n  model = self.model,\n  num_draft_tokens = 1,\n  )", False, "needed"),
-    "by its module": ("exllamav3.AsyncGenerator(model=self.model)", False, "needed"),
-    "as with the option": ("AsyncGenerator(model=1, ngram_match_min=self.ngram_match_min)", True, "upstream"),
-    "an option that is not used": ("AsyncGenerator(model=1)", True, "unknown"),
-    "used without an option": ("AsyncGenerator(model=1, ngram_match_min=2)", False, "unknown"),
-    "options that are not seen": ("AsyncGenerator(**options)", False, "unknown"),
-    "arguments without a name": ("AsyncGenerator(self.model)", False, "unknown"),
-    "two calls": ("AsyncGenerator(model=1) or AsyncGenerator(model=2)", False, "unknown"),
-    "another name": ("Generator(model=1)", False, "unknown"),
-    "only mentioned": ("'AsyncGenerator(model=1)'  # AsyncGenerator(model=2)", False, "unknown"),
-}
+SHAPES: dict[str, tuple[str, bool, str]] = CASES["shapes"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -27,7 +27,10 @@ from provisioner.ansible.modules.provision_torch_proof import (
     symbols,
     system_libraries,
 )
+from tests.case_files import read_cases
 from tests.torch_venvs import Venv, prove, verdicts
+
+CASES = read_cases("ansible/provision_torch_proof")
 
 FAKE_TORCH = """
 import os
@@ -385,19 +388,7 @@ FAIL = "_ZN3c106detail23torchInternalAssertFailEPKcS2_jS2_RK"
 NEW = {f"{FAIL}NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", "_ZNK3c106Device3strB5cxx11Ev", "_ZN2at3addEv"}
 
 
-@pytest.mark.parametrize(
-    ("symbol", "is_old"),
-    [
-        (f"{FAIL}Ss", True),
-        ("_ZNK3c106Device3strEv", True),
-        ("_ZN3c106Device4goneERKSs", False),
-        (f"{FAIL}i", False),
-        ("_ZN2at3addESs", False),
-        ("_ZN2at3addEi", False),
-        ("aoti_torch_Ss", False),
-        ("_ZN9999x", False),
-    ],
-)
+@pytest.mark.parametrize(("symbol", "is_old"), CASES["the old abi is known by the new one s names"])
 def test_the_old_abi_is_known_by_the_new_one_s_names(symbol: str, *, is_old: bool) -> None:
     assert is_old_abi(symbol, NEW) is is_old
 

@@ -13,8 +13,11 @@ from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
 from provisioner.cuda.headers import examine
+from tests.case_files import read_cases
 from tests.unit.cuda.synthetic import made, texts, write_toolkit
 from tests.unit.cuda.test_headers import blog_edit
+
+CASES = read_cases("cuda/verbs")
 
 
 @dataclass
@@ -51,26 +54,7 @@ def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 EDITED = blog_edit(made("13.0"))
-STORIES: dict[str, tuple[tuple[int, str], ...]] = {
-    "check": ((0, "check old"),),
-    "fix twice and revert twice": (
-        (0, "fix old"), (0, "check old --detailed-exitcode"), (0, "fix old"), (0, "revert old"), (0, "revert old"),
-    ),
-    "nothing conflicts": ((0, "fix old --glibc 2.36"), (0, "fix new --overlay out")),
-    "overlay twice": ((0, "fix old --overlay out"), (0, "fix old --overlay out")),
-    "a hand edit that compiles": (
-        (0, "check edited --detailed-exitcode"), (0, "fix edited"), (0, "fix edited --overlay out"),
-        (0, "revert edited"),
-    ),
-    "a hand edit that does not compile": (
-        (2, "check edited --glibc 2.36 --detailed-exitcode"), (2, "check edited --glibc 2.41 --detailed-exitcode"),
-        (4, "fix edited --glibc 2.36"), (4, "fix edited --glibc 2.36 --overlay out"),
-    ),
-    "bad input": (
-        (4, "check nothing"), (4, "fix ."), (4, "revert ."), (64, "check"), (64, "check old new"),
-        (64, "check old --glibc new"), (64, "mend old"),
-    ),
-}  # fmt: skip
+STORIES: dict[str, tuple[tuple[int, str], ...]] = CASES["stories"]  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)

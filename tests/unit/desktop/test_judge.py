@@ -7,26 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.case_files import read_cases
 from tests.unit.desktop.programs import SHOTS, program
 
+CASES = read_cases("desktop/judge")
+
 judge, picture = program("judge"), program("picture")
-KINDS = {
-    "bad-login-dialog-debian12": "dialog",
-    "bad-login-dialog-debian13": "dialog",
-    "bad-no-panel-debian12": "background",
-    "bad-no-panel-debian13": "background",
-    "bad-no-window-manager-marco-debian12": "mate",
-    "bad-no-window-manager-marco-debian13": "mate",
-    "bad-no-xorgxrdp-debian12": "blank",
-    "bad-no-xorgxrdp-debian13": "log",
-    "bad-session-draws-nothing-debian12": "blank",
-    "bad-session-draws-nothing-debian13": "blank",
-    "bad-wrong-password-debian12": "log",
-    "bad-wrong-password-debian13": "log",
-    "firefox-debian13-nesting-true": "mate",
-    "mate-debian12": "mate",
-    "mate-debian13": "mate",
-}
+KINDS = CASES["kinds"]
 """Pixels do not tell that the window manager is missing: the proof asks /proc as well."""
 
 

@@ -14,24 +14,16 @@ from provisioner.labfile.hosts import IncusHost, ProxmoxContainer, ProxmoxHost
 from provisioner.labfile.spec import Container, Spec
 from provisioner.values.quantities import parse_size, written_size
 from provisioner.values.state import Instance, Secret
+from tests.case_files import read_cases
+
+CASES = read_cases("lab/written")
 
 PLAIN: dict[str, Any] = {"proxmox": "https://192.0.2.1:8006", "user": "root@pam", "password": Secret("p", "x")}
 HOSTS = [
     ProxmoxHost.model_validate(PLAIN),
     ProxmoxHost.model_validate({**PLAIN, "storage": "local-lvm", "pool": "lab", "bridge": "vmbr9"}),
 ]
-BLOCKS: list[dict[str, Any]] = [
-    {},
-    {"vmid": 105, "swap": "1536MiB", "order": 2},
-    {"storage": "tank", "pool": "other", "tags": ["b", "a"], "description": "two\nlines", "protection": True},
-    {"network": {"ip": "none"}},
-    {"network": {"bridge": "vmbr3", "vlan": 7, "firewall": True, "mac": "BC:24:11:00:00:01"}},
-    {"network": {"ip": "10.0.0.2/24", "gateway": "10.0.0.1", "ip6": "fd00::2/64", "gateway6": "fd00::1"}},
-    {"features": ["keyctl", "fuse"], "unprivileged": False, "onboot": False},
-    {"devices": [{"path": "/dev/kfd", "mode": "0666"}, {"path": "/dev/dri/card0", "uid": 7, "gid": 44}]},
-    {"mounts": [{"path": "/srv/b", "size": "3GiB", "storage": "tank"}, {"path": "/srv/a", "size": "1GiB"}]},
-    {"mounts": [{"path": "/srv/b", "size": "3GiB", "backup": True}]},
-]
+BLOCKS: list[dict[str, Any]] = CASES["blocks"]
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=["plain", "with its own storage, pool and bridge"])

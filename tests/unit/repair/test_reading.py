@@ -30,22 +30,7 @@ from tests.corosync_captures import KINDS, NODES, look_answer, look_text
 CASES = read_cases("repair/reading")
 
 TIMEOUT_S = 60
-NEEDED = (
-    "hostname",
-    "units",
-    "database",
-    "members",
-    "pve-conf",
-    "local-conf",
-    "digests",
-    "quorum",
-    "cmap",
-    "vmlist",
-    "folders",
-    "guests",
-    "ha",
-    "way-in",
-)
+NEEDED = CASES["needed"]
 """Sections without which nobody may call a node healthy."""
 
 

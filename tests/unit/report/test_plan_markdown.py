@@ -12,6 +12,9 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.plan import Change, Plan
 from provisioner.report.plan_markdown import LONGEST, plan_markdown
 from provisioner.values.state import Instance, Service, Status
+from tests.case_files import read_cases
+
+CASES = read_cases("report/plan_markdown")
 
 GIB = 1024**3
 LLAMA = Instance(name="llama", host="box", lab="homelab", image="debian/12", memory=2 * GIB)
@@ -20,18 +23,7 @@ SMALLER = replace(LLAMA, memory=GIB, status=Status.RUNNING)
 UPDATE = Change("update", "llama", SMALLER, LLAMA, "it differs from the file")
 REPLACE = Change("replace", "llama", SMALLER, LLAMA, "asked for by --replace")
 DELETE = Change("delete", "old", replace(SMALLER, name="old"), None, "no longer in the file")
-HOSTILE = [
-    "`",
-    "```\n</details><script>alert(1)</script>",
-    "a|b",
-    "<img src=x onerror=alert(1)>",
-    "[click](https://example.invalid)",
-    "https://example.invalid/x",
-    "@everybody #1 !1 $x$ :tada: ~~x~~ **y** __z__ {{ 7 * 7 }}",
-    "\\`\\|\\<b>",
-    "&lt;b&gt; &#60;b>",
-    "\u202egnirts",
-]
+HOSTILE = CASES["hostile"]
 
 TAGS = "h3|p|blockquote|strong|table|thead|tbody|tr|th|td|code|pre|details|summary"
 OURS = re.compile(rf'</?(?:{TAGS})(?: class="language-diff")?>')

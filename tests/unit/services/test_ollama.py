@@ -17,8 +17,11 @@ from provisioner.services.ollama import NAME, REFERENCE
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
+from tests.case_files import read_cases
 from tests.lab_files import spec_of
 from tests.unit.lab.test_cards import AMD, NVIDIA
+
+CASES = read_cases("services/ollama")
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("amd", "ollama")
@@ -63,20 +66,7 @@ def test_a_server_with_nothing_but_fetched_models_needs_no_file() -> None:
     assert said(lab((), pull=[SMALL])) == []
 
 
-@pytest.mark.parametrize(
-    ("models", "options", "message"),
-    [
-        ((), {}, "there is no model to serve"),
-        (("tiny",), {"pull": [{"name": "tiny", "model": "qwen3"}]}, 'two models are named "tiny"'),
-        ((), {"pull": [SMALL, SMALL]}, 'two models are named "small"'),
-        ((), {"pull": [{"name": "a:b", "model": "qwen3"}]}, 'Ollama takes no model named "a:b"'),
-        ((), {"pull": [{"name": "a", "model": "https://x/y"}]}, "this is not what a registry calls a model"),
-        ((), {"pull": [{"name": "a", "model": "../etc/x"}]}, "this is not what a registry calls a model"),
-        ((), {"pull": [{"name": "a", "model": "hf.co/x"}]}, "this is not what a registry calls a model"),
-        ((), {"pull": [{**SMALL, "digest": "c" * 12}]}, "this is no digest"),
-        (("tiny",), {"kv_cache_type": "q8_0", "flash_attention": "off"}, "a cache of q8_0 needs flash attention"),
-    ],
-)
+@pytest.mark.parametrize(("models", "options", "message"), CASES["what no server could serve is refused before"])
 def test_what_no_server_could_serve_is_refused_before(
     models: tuple[str, ...], options: dict[str, Any], message: str
 ) -> None:

@@ -9,24 +9,15 @@ import pytest
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.forms import checked
 from provisioner.providers.proxmox.properties import bytes_of, number_in
+from tests.case_files import read_cases
+
+CASES = read_cases("providers/proxmox/forms")
 
 LXC = ("nodes", "pve1", "lxc")
 CONFIG = (*LXC, 101, "config")
 
 
-@pytest.mark.parametrize(
-    ("path", "answer"),
-    [
-        (LXC, []),
-        (LXC, [{"vmid": 101}, {"vmid": "102", "name": 7, "tags": None}]),
-        (CONFIG, {"cores": 2, "memory": "512", "lxc": [["a", "b"]]}),
-        ((*LXC, 101, "interfaces"), None),
-        ((*LXC, 101, "interfaces"), [{"name": "eth0", "ip-addresses": [{"ip-address": "10.0.0.5"}]}]),
-        (("nodes", "lxc", "lxc"), [{"vmid": 1}]),
-        (("cluster", "nextid"), "101"),
-        (("access", "acl"), "whatever"),
-    ],
-)
+@pytest.mark.parametrize(("path", "answer"), CASES["what proxmox answers is taken as it is"])
 def test_what_proxmox_answers_is_taken_as_it_is(path: tuple[object, ...], answer: Any) -> None:
     assert checked(path, answer) is answer
 

@@ -14,24 +14,16 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Secret
+from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.world import PASSWORD
 from tests.unit.providers.proxmox.plans import there, wanted
 
+CASES = read_cases("providers/proxmox/root_only")
+
 DEVICE = {"path": "/dev/null"}
 
-ROOT_ONLY = {
-    "a device of the host": ("dev0", "/dev/dri/renderD128", None),
-    "no device of the host any more": ("dev0", None, "/dev/dri/renderD128"),
-    "keyctl beside nesting": ("features", "keyctl=1,nesting=1", "nesting=1"),
-    "no keyctl any more": ("features", "nesting=1", "keyctl=1,nesting=1"),
-    "keyctl on a new one": ("features", "keyctl=1", None),
-    "no features at all where there was more than nesting": ("features", None, "keyctl=1,nesting=1"),
-    "a folder of the host": ("mp0", "/srv/models,mp=/srv/models", None),
-    "a folder of the host, its key written out": ("mp0", "mp=/srv/models,volume=/srv/models", None),
-    "a device of the host as a disk": ("mp1", "/dev/sdb,mp=/data", None),
-    "a hook script": ("hookscript", "local:snippets/hook", None),
-}
+ROOT_ONLY = CASES["root only"]
 ANYBODYS = {
     "nesting": ("features", "nesting=1", None),
     "no nesting any more": ("features", "nesting=0", "nesting=1"),
