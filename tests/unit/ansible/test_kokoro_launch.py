@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -44,19 +45,24 @@ def test_without_the_card_that_is_asked_for_it_ends_for_good(tmp_path: Path) -> 
 
 UVICORN = """
 class Config:
-    def __init__(self, application, **words):
-        pass
+    def __init__(self, application, http=None, **words):
+        {config}
 
 
 class Server:
-    started = %s
+    started = {started}
 
     def __init__(self, config):
         pass
 
     def run(self, sockets):
-        pass
+{run}
 """
+
+
+def uvicorn(config: str = "pass", run: str = "pass", *, started: bool = True) -> str:
+    """Return a stand-in for uvicorn that does this."""
+    return UVICORN.format(config=config, run=indent(run, " " * 8), started=started)
 
 
 def has_server(folder: Path, uvicorn: str, application: str = "app = None\n") -> None:
@@ -71,37 +77,25 @@ def has_server(folder: Path, uvicorn: str, application: str = "app = None\n") ->
 @pytest.mark.parametrize(("started", "code"), [(True, 0), (False, 1)])
 def test_a_start_that_failed_is_a_failure(tmp_path: Path, started: bool, code: int) -> None:
     """Plays uvicorn 0.34: ``Server.run`` returns all the same when an application's start fails."""
-    has_server(tmp_path, UVICORN % started)
+    has_server(tmp_path, uvicorn(started=started))
     done = start(tmp_path, 0)
     assert done.returncode == code
     assert ("could not be loaded" in done.stderr) == bool(code)
 
 
-SLOW = """
-import asyncio
-import threading
-import time
+SLOW = uvicorn(
+    "Config.application = application",
+    """
+import asyncio, threading, time
 
+async def send(message):
+    pass
 
-class Config:
-    def __init__(self, application, **words):
-        Config.application = application
-
-
-class Server:
-    started = True
-
-    def __init__(self, config):
-        pass
-
-    def run(self, sockets):
-        async def send(message):
-            pass
-
-        asyncio.run(Config.application({"type": "lifespan"}, None, send))
-        while any(isinstance(one, threading.Timer) and not one.finished.is_set() for one in threading.enumerate()):
-            time.sleep(0.01)
-"""
+asyncio.run(Config.application({"type": "lifespan"}, None, send))
+while any(isinstance(one, threading.Timer) and not one.finished.is_set() for one in threading.enumerate()):
+    time.sleep(0.01)
+""",
+)
 STARTS = "async def app(scope, receive, send):\n    await send({'type': 'lifespan.startup.%s'})\n"
 
 
@@ -123,37 +117,16 @@ def test_one_that_is_warm_has_no_limit_any_more(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-DRAINS = """
-class Config:
-    def __init__(self, application, **words):
-        print(words["timeout_graceful_shutdown"])
-
-
-class Server:
-    started = True
-
-    def __init__(self, config):
-        pass
-
-    def run(self, sockets):
-        pass
-"""
-
-
 def test_running_answers_have_the_time_that_the_unit_says(tmp_path: Path) -> None:
-    has_server(tmp_path, DRAINS)
+    has_server(tmp_path, uvicorn('print(words["timeout_graceful_shutdown"])'))
     assert start(tmp_path, 0, "--drain", "120").stdout == "120\n"
 
 
-ASKED = """
-import asyncio
-import json
-
-
-class Config:
-    def __init__(self, application, http, **words):
-        Config.application, Config.connection = application, http
-
+ASKED = uvicorn(
+    "Config.application, Config.connection = application, http",
+    """
+import asyncio, json
+import guard
 
 def asked(headers, *parts):
     sent, left = [], list(parts)
@@ -170,21 +143,12 @@ def asked(headers, *parts):
     asyncio.run(Config.application(scope, receive, send))
     return [message["status"] for message in sent if "status" in message]
 
-
-class Server:
-    started = True
-
-    def __init__(self, config):
-        pass
-
-    def run(self, sockets):
-        import guard
-
-        guard.DISCARD_S = 0.1
-        chunked = [(b"transfer-encoding", b"chunked")]
-        answers = [asked([(b"content-length", b"10")]), asked(chunked, b"12345", b"67890"), asked([])]
-        print(json.dumps([answers, [one.__name__ for one in Config.connection.__mro__[1:-1]]]))
-"""
+guard.DISCARD_S = 0.1
+chunked = [(b"transfer-encoding", b"chunked")]
+answers = [asked([(b"content-length", b"10")]), asked(chunked, b"12345", b"67890"), asked([])]
+print(json.dumps([answers, [one.__name__ for one in Config.connection.__mro__[1:-1]]]))
+""",
+)
 READS = """
 async def app(scope, receive, send):
     while scope["headers"] and (await receive()).get("more_body"):
