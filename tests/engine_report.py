@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from provisioner.loads.terms import MIB
 from provisioner.values import paths
-from tests.processes import killed_at_end
+from tests.processes import free_port, killed_at_end
 from tests.waiting import wait_until
 
 NAMES = {
@@ -43,7 +42,7 @@ containers:
 
 def reported(server: Path, model: Path, context: int, *options: str) -> dict[str, float]:
     """The terms that the server says when it starts with that model, in MiB; raises where it does not start."""
-    command = [str(server), "--model", str(model), "--ctx-size", str(context), "--port", str(_free_port())]
+    command = [str(server), "--model", str(model), "--ctx-size", str(context), "--port", str(free_port())]
     command += ["--fit", "off", "--threads", "2", "--host", "127.0.0.1", "-v", *options]
     log = model.with_suffix(".log")
     with (
@@ -57,12 +56,6 @@ def reported(server: Path, model: Path, context: int, *options: str) -> dict[str
 
         wait_until(has_told, PATIENCE_S)
     return _terms(log.read_text(encoding="utf-8", errors="replace").splitlines())
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _terms(lines: Sequence[str]) -> dict[str, float]:

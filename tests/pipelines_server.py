@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.values import paths
-from tests.processes import killed_at_end
+from tests.processes import ended_at_end, free_port
 from tests.waiting import wait_until
 
 ROLE = paths.roles() / "pipelines"
@@ -98,9 +96,7 @@ def pipelines_started(
     }
     file = folder / "pipelines.json"
     file.write_text(json.dumps(page), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(python), str(ROLE / "programs/launch.py"), str(file), "--port", str(port)]
     # Root writes wherever it wants to, but not with an empty set of capabilities.
     confined = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", *command]
@@ -111,25 +107,8 @@ def pipelines_started(
         "PYTHONUNBUFFERED": "1",
         **(environment or {}),
     }
-    with killed_at_end(
-        subprocess.Popen(
-            confined if os.geteuid() == 0 else command,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-    ) as process:
-        server = Server(port, process)
-        reader = threading.Thread(target=_read, args=(server,), daemon=True)
-        reader.start()
-        try:
-            yield server
-        finally:
-            process.terminate()
-            process.wait(START_S)
-            reader.join(START_S)
+    with ended_at_end(confined if os.geteuid() == 0 else command, variables, START_S) as (process, lines):
+        yield Server(port, process, lines)
 
 
 @contextmanager
@@ -140,13 +119,6 @@ def pipelines_serving(
     with pipelines_started(python, source, folder, pipelines, environment) as server:
         wait_until(lambda: _is_up(server), START_S)
         yield server
-
-
-def _read(server: Server) -> None:
-    assert server.process.stdout is not None
-    with server.process.stdout as lines:
-        for line in lines:
-            server.lines.append(line.rstrip("\n"))
 
 
 def _is_up(server: Server) -> bool:

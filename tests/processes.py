@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -74,3 +76,43 @@ def close_pipes(process: subprocess.Popen[AnyStr]) -> None:
         if pipe is not None:
             with suppress(BrokenPipeError):
                 pipe.close()
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def ended_at_end(
+    command: Sequence[str], variables: Mapping[str, str], within_s: float = PATIENCE_S
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run a program until the block ends, with these variables alone; with it come the lines that it has written."""
+    lines: list[str] = []
+    with killed_at_end(
+        subprocess.Popen(
+            command,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    ) as process:
+        reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
+        reader.start()
+        try:
+            yield process, lines
+        finally:
+            process.terminate()
+            process.wait(within_s)
+            reader.join(within_s)
+
+
+def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
+    assert process.stdout is not None
+    with process.stdout as written:
+        for line in written:
+            lines.append(line.rstrip("\n"))  # noqa: PERF401  # whoever looks meanwhile sees what is there

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from typing import Any
 
 from provisioner.values import paths
 from tests.doubles.openai.rule_engine import RuleEngine
-from tests.processes import killed_at_end
+from tests.processes import ended_at_end, free_port
 from tests.waiting import wait_until
 
 PROGRAMS = paths.roles() / "agent_team/programs"
@@ -128,9 +126,7 @@ def team_serving(
     file = folder / "team.json"
     file.write_text(json.dumps(page), encoding="utf-8")
     (folder / "sitecustomize.py").write_text(sitecustomize, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(python), str(PROGRAMS / "launch.py"), str(file), "--port", str(port)]
     variables = {
         "AGENT_TEAM_API_KEY": KEY,
@@ -140,33 +136,10 @@ def team_serving(
         **keys,
         **(environment or {}),
     }
-    with killed_at_end(
-        subprocess.Popen(
-            command,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-    ) as process:
-        server = TeamServer(port, process)
-        reader = threading.Thread(target=_read, args=(server,), daemon=True)
-        reader.start()
-        try:
-            wait_until(lambda: _is_up(server), START_S)
-            yield server
-        finally:
-            process.terminate()
-            process.wait(START_S)
-            reader.join(START_S)
-
-
-def _read(server: TeamServer) -> None:
-    assert server.process.stdout is not None
-    with server.process.stdout as lines:
-        for line in lines:
-            server.lines.append(line.rstrip("\n"))
+    with ended_at_end(command, variables, START_S) as (process, lines):
+        server = TeamServer(port, process, lines)
+        wait_until(lambda: _is_up(server), START_S)
+        yield server
 
 
 def _is_up(server: TeamServer) -> bool:

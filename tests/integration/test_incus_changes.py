@@ -20,7 +20,7 @@ from provisioner.providers.incus import client as client_module
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
-from tests.processes import completed
+from tests.processes import completed, free_port
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.incus
@@ -45,13 +45,6 @@ def mount(volume: str, *, readonly: bool = True) -> Device:
 
 def publication(listen: str) -> Device:
     return Device("web", "publish", {"listen": listen, "connect": "127.0.0.1:80"})
-
-
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Box:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from provisioner import trial_unit, trying
 from provisioner.measuring.depth import BEGINNING, PLACES, Heard, doubts, places_in
 from provisioner.measuring.engines import WITHOUT
 from tests.doubles.openai import limited_engine
+from tests.processes import free_port
 
 KEY = "canary-of-the-engine-0123456789"
 SYSTEMCTL = """#!PYTHON
@@ -64,9 +64,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (programs / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(trial_unit, "UNITS", units)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
 
     def ask(context: int, *words: str, result: str = "exit-code", **more: Any) -> dict[str, Any]:
         (programs / "systemctl").write_text(played.replace("RESULT", result))
