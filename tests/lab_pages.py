@@ -162,10 +162,7 @@ def results(word: str = "") -> tuple[Result, ...]:
     for day, (reading, writing) in enumerate(((1000, 41), (1012, 41.5), (1008, 40.8), (1190, 47))):
         driver = "590.12" if day == 3 else "580.95"
         setting = Setting("box", "EPYC", CARD.name, driver, "b" * 12, "m" * 12, {"batch": f"2048{word}"})
-        series = (
-            Series("pp512", "tokens/s", trials(reading)),
-            Series(f"tg128{word}", "tokens/s", trials(writing)),
-        )
+        series = (Series("pp512", "tokens/s", trials(reading)), Series(f"tg128{word}", "tokens/s", trials(writing)))
         found.append(Result(f"2026-11-{20 + day}T08:00:00+00:00", "engine", ENGINE, setting, series))
     return tuple(found)
 

@@ -23,10 +23,7 @@ CARD = Card(
 )
 USUAL: dict[str, Any] = {
     "name": "usual",
-    "models": {
-        "tiny": {"source": "builtin:tiny"},
-        "exl": {"source": "dir:/models/exl3", "format": "exl3"},
-    },
+    "models": {"tiny": {"source": "builtin:tiny"}, "exl": {"source": "dir:/models/exl3", "format": "exl3"}},
     "containers": {
         "llama": {"services": {"llama_cpp": {"model": "tiny"}}},
         "card": {"gpu": "any", "services": {"llama_cpp": {"model": "tiny", "context": 8192}}},

@@ -176,11 +176,7 @@ def run_tasks(root: Path, folder: Path, tasks: Iterable[Mapping[str, Any]]) -> d
 
 
 def run_cases(
-    root: Path,
-    folder: Path,
-    role: str,
-    cases: Mapping[str, Mapping[str, Any]],
-    tasks: Iterable[Mapping[str, Any]],
+    root: Path, folder: Path, role: str, cases: Mapping[str, Mapping[str, Any]], tasks: Iterable[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Run tasks for each case, a host with these variables beside the role's; return by case the facts that are set."""
     known: dict[str, Any] = {}

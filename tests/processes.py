@@ -93,12 +93,7 @@ def ended_at_end(
     lines: list[str] = []
     with killed_at_end(
         subprocess.Popen(
-            command,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
+            command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
     ) as process:
         reader = threading.Thread(target=_read, args=(process, lines), daemon=True)

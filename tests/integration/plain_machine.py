@@ -52,10 +52,7 @@ class PlainMachine:
         """What ``ansible-playbook`` says of a play; the last line is its exit code."""
         (self.folder / "hosts").write_text(f"[plain]\n{self.line}\n", encoding="utf-8")
         (self.folder / "play.yml").write_text(text, encoding="utf-8")
-        own = {
-            "ANSIBLE_HOME": str(self.folder / "home"),
-            "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
-        }
+        own = {"ANSIBLE_HOME": str(self.folder / "home"), "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections")}
         return play(self.ansible, self.folder, "-i", "hosts", "play.yml", environment=own, timeout_s=timeout_s)
 
     def ssh(self, script: str, given: bytes = b"") -> str:

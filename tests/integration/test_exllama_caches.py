@@ -78,11 +78,5 @@ def test_what_is_noted_is_what_this_library_allocates(answers: list[dict[str, An
 
 def test_nearly_every_kind_that_is_known_is_held_against_it() -> None:
     held = {one.kind for one in (*COUNTED, *MORE)}
-    assert {*ATTENDING} - held == {
-        "gemma2",
-        "glm4_moe",
-        "ministral3",
-        "qwen3_vl_moe_text",
-        "qwen3_vl_text",
-    }
+    assert {*ATTENDING} - held == {"gemma2", "glm4_moe", "ministral3", "qwen3_vl_moe_text", "qwen3_vl_text"}
     assert DENSE["num_hidden_layers"] == len(KINDS)

@@ -15,11 +15,7 @@ from tests.integration.role_box import RoleBox
 
 pytestmark = [pytest.mark.incus]
 
-OPTIONS = {
-    "oci_image": f"registry.example/web@sha256:{'a' * 64}",
-    "oci_image_port": 80,
-    "oci_pages": ["/"],
-}
+OPTIONS = {"oci_image": f"registry.example/web@sha256:{'a' * 64}", "oci_image_port": 80, "oci_pages": ["/"]}
 
 
 @contextmanager

@@ -52,12 +52,7 @@ class Builds:
         self.runs = 0
 
     def __call__(
-        self,
-        playbook: str,
-        inventory: str,
-        *,
-        on_task: Callable[[TaskEvent], None],
-        secrets: Sequence[Secret] = (),
+        self, playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], secrets: Sequence[Secret] = ()
     ) -> PlaybookResult:
         """Note the run; fill every volume that is empty."""
         assert playbook == "artifacts.yml"
@@ -271,12 +266,7 @@ def test_secrets_of_a_build_go_beside_the_inventory_and_progress_is_told(box: Fa
 
     class Downloads(Builds):
         def __call__(
-            self,
-            playbook: str,
-            inventory: str,
-            *,
-            on_task: Callable[[TaskEvent], None],
-            secrets: Sequence[Secret] = (),
+            self, playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], secrets: Sequence[Secret] = ()
         ) -> PlaybookResult:
             given.extend(secrets)
             assert "canary" not in inventory

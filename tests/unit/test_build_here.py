@@ -20,10 +20,7 @@ INCLUDED = {"name": "base", "tasks_from": "build_here"}
 LAB: dict[str, Any] = {
     "name": "lab",
     "models": {"tiny": {"source": "builtin:tiny"}},
-    "containers": {
-        "engine": {"services": {"llama_cpp": {"model": "tiny"}}},
-        "voice": {"services": {"kokoro": {}}},
-    },
+    "containers": {"engine": {"services": {"llama_cpp": {"model": "tiny"}}}, "voice": {"services": {"kokoro": {}}}},
 }
 
 

@@ -163,11 +163,7 @@ def reported(nodeid: str, outcome: Any = "passed") -> list[pytest.TestReport]:
 
 @pytest.mark.parametrize(
     ("asked", "recorded"),
-    [
-        ([], ["tests/lint"]),
-        (["tests/lint"], ["tests/lint"]),
-        (["tests/lint/test_linters.py"], []),
-    ],
+    [([], ["tests/lint"]), (["tests/lint"], ["tests/lint"]), (["tests/lint/test_linters.py"], [])],
 )
 def test_a_file_of_a_folder_is_not_recorded_as_the_folder(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, asked: list[str], recorded: list[str]

@@ -17,12 +17,7 @@ FILE = ROOT / "examples/quickstart.yml"
 HEAVY = ("ansible", "ansible_runner", "pylxd", "proxmoxer", "requests")
 MOST_MODULES = {"--help": (10, 150), "validate": (58, 335)}
 """Of ours, and in all: what is imported is what a quick verb costs; libraries and Python itself differ by version."""
-QUICK = {
-    "--version": ("--version",),
-    "--help": ("--help",),
-    "validate": ("validate", str(FILE)),
-    "schema": ("schema",),
-}
+QUICK = {"--version": ("--version",), "--help": ("--help",), "validate": ("validate", str(FILE)), "schema": ("schema",)}
 
 
 def run(command: tuple[str, ...], folder: Path) -> str:

@@ -14,17 +14,7 @@ from provisioner.gpus.choice import CardRequest
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.gpus.look import cards_in
 from provisioner.report.doctor import diagnoses_text
-from tests.unit.gpus.test_cards import (
-    AMD,
-    CAPS,
-    INTEL,
-    ONE,
-    TWO_DIFFERENT,
-    TWO_EQUAL,
-    VERSION,
-    nodes,
-    nvidia,
-)
+from tests.unit.gpus.test_cards import AMD, CAPS, INTEL, ONE, TWO_DIFFERENT, TWO_EQUAL, VERSION, nodes, nvidia
 
 ANY = {"llama": CardRequest()}
 WELL = HostDriver(module="580.95.05", next_module="580.95.05", has_modprobe=True, makers=(UNIT,))

@@ -43,10 +43,7 @@ FORMS = {
     "own-marks": f"#jinja2: variable_start_string:'[[', variable_end_string:']]'\n[[ {COMMAND} ]]",
 }
 WAYS = ("whole", "behind", "within")
-CASES = [
-    *((form, "whole") for form in FORMS),
-    *(("expression-without-blanks", way) for way in ("behind", "within")),
-]
+CASES = [*((form, "whole") for form in FORMS), *(("expression-without-blanks", way) for way in ("behind", "within"))]
 CARD = Card("0000:01:00.0", "nvidia", "RTX", driver="nvidia", driver_version="580.95.05")
 PLAYBOOKS = {name: (paths.playbooks() / name).read_text(encoding="utf-8") for name in ("site.yml", "containers.yml")}
 

@@ -184,13 +184,7 @@ def test_summary_says_what_was_done_and_what_not(summary: Summary, expected: str
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [
-        (None, "no limit"),
-        (1000, "1000"),
-        (2 * GIB, "2GiB"),
-        (1536 * 1024**2, "1536MiB"),
-        (GIB + 1, f"{GIB + 1}"),
-    ],
+    [(None, "no limit"), (1000, "1000"), (2 * GIB, "2GiB"), (1536 * 1024**2, "1536MiB"), (GIB + 1, f"{GIB + 1}")],
 )
 def test_sizes_are_exact(size: int | None, text: str) -> None:
     assert limit_text(size) == text

@@ -31,8 +31,7 @@ def test_a_key_has_several_lines(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "value"),
-    [("first='a", "'a"), ('first="', '"'), (f"first='{KEY.splitlines()[0]}'", KEY.splitlines()[0])],
+    ("line", "value"), [("first='a", "'a"), ('first="', '"'), (f"first='{KEY.splitlines()[0]}'", KEY.splitlines()[0])]
 )
 def test_everything_else_stands_on_one_line(tmp_path: Path, line: str, value: str) -> None:
     assert read(tmp_path, f"{line}\nlast=b'\n") == {"first": value, "last": "b'"}

@@ -136,10 +136,7 @@ def test_a_service_that_does_not_work_has_to_be_run() -> None:
 
 
 def test_what_was_not_looked_at_has_to_be_run() -> None:
-    assert reasons_to_run(instance(), []) == {
-        "box/base": ("nobody has looked",),
-        "box/engine": ("nobody has looked",),
-    }
+    assert reasons_to_run(instance(), []) == {"box/base": ("nobody has looked",), "box/engine": ("nobody has looked",)}
 
 
 def test_a_container_that_cannot_be_looked_into_has_to_be_run() -> None:

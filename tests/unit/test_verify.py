@@ -71,11 +71,7 @@ def _facts(events: Sequence[TaskEvent]) -> tuple[Proof | DeviceMemory | ProofSte
     failures = tuple(event for event in events if event.status in {"failed", "unreachable"})
 
     def run(
-        playbook: str,
-        inventory: str,
-        *,
-        on_task: Callable[[TaskEvent], None],
-        secrets: Sequence[Secret] = (),
+        playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], secrets: Sequence[Secret] = ()
     ) -> PlaybookResult:
         assert playbook == "verify.yml"
         assert "service_llama_cpp" in inventory

@@ -12,14 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.artifacts import ensure_artifacts, watching
-from provisioner.artifacts.watching import (
-    END_BYTES,
-    LONGEST_PAUSE_S,
-    Count,
-    Watching,
-    last_count,
-    pause_after,
-)
+from provisioner.artifacts.watching import END_BYTES, LONGEST_PAUSE_S, Count, Watching, last_count, pause_after
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.values.errors import ProviderError, UnavailableError

@@ -141,10 +141,7 @@ def _limit_fault(option: Mapping[str, Any], value: str) -> str:
     if len(value) < option.get("minLength", 0):
         return f"value must be at least {option['minLength']} characters long"
     if TYPES["number"].fullmatch(value):
-        for word, limit, beyond in (
-            ("maximum", option.get("maximum"), 1),
-            ("minimum", option.get("minimum"), -1),
-        ):
+        for word, limit, beyond in (("maximum", option.get("maximum"), 1), ("minimum", option.get("minimum"), -1)):
             if limit is not None and (float(value) - float(limit)) * beyond > 0:
                 return f"value must have a {word} value of {limit}"
     choices = option.get("enum")

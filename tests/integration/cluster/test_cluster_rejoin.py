@@ -381,8 +381,7 @@ LIGHT_STEPS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "step"),
-    [*(("readdr", one) for one in FORCED_STEPS), *(("version", one) for one in LIGHT_STEPS)],
+    ("mode", "step"), [*(("readdr", one) for one in FORCED_STEPS), *(("version", one) for one in LIGHT_STEPS)]
 )
 def test_a_run_may_be_killed_at_any_step(hand: Hand, mode: Mode, step: str) -> None:
     hand.cluster.make_stale(STALE, mode)

@@ -52,8 +52,7 @@ def test_watch_goes_on_when_the_node_that_it_asks_loses_power(cluster: Cluster, 
     address = cluster.node("pve1").address
     words = ["cluster", "watch", f"root@{address}", "--interval", "1", "--json"]
     with killed_at_end(
-        subprocess.Popen([PROGRAM, *words], env=environment, stdout=subprocess.PIPE, text=True),
-        grace_s=PATIENCE_S,
+        subprocess.Popen([PROGRAM, *words], env=environment, stdout=subprocess.PIPE, text=True), grace_s=PATIENCE_S
     ) as watch:
         assert watch.stdout
         lines = map(json.loads, watch.stdout)

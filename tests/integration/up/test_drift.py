@@ -12,16 +12,7 @@ from itertools import zip_longest
 
 import pytest
 
-from tests.integration.up.drift_lab import (
-    ENGINE,
-    FILE,
-    FIXED,
-    GATEWAY,
-    PYTHON,
-    STALE,
-    DriftLab,
-    Mutation,
-)
+from tests.integration.up.drift_lab import ENGINE, FILE, FIXED, GATEWAY, PYTHON, STALE, DriftLab, Mutation
 from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY
 from tests.lab.incus import Lab as Incus
 from tests.waiting import wait_until

@@ -65,11 +65,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     gguf = ensure_tiny_model(tmp_path_factory.mktemp("model")).read_bytes()
     digest = registry_with(made / "registry", gguf + b"\0", "small", "0.6b")
     with files_on_bridge(lab, made, FILES_PORT) as address:
-        lab.words = {
-            "FILES": address,
-            "SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
-            "DIGEST": digest,
-        }
+        lab.words = {"FILES": address, "SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(), "DIGEST": digest}
         lab.write_file()
         with lab.brought_up():
             yield lab

@@ -158,15 +158,7 @@ def test_from_nothing_to_an_answer(lab: Lab, wheels: Path) -> None:
     told = lab.provision("status").stdout
     assert "tabbyapi" in told
     shown = completed(
-        [
-            "incus",
-            "exec",
-            "tabby",
-            "--",
-            "sh",
-            "-c",
-            "cd /opt/torch_stack/* && readlink current; touch x 2>&1",
-        ],
+        ["incus", "exec", "tabby", "--", "sh", "-c", "cd /opt/torch_stack/* && readlink current; touch x 2>&1"],
         timeout_s=TIMEOUT_S,
     ).stdout
     assert "Read-only file system" in shown

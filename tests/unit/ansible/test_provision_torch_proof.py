@@ -251,11 +251,7 @@ def test_the_unit_s_environment_is_that_of_the_children_and_ours_is_not(tmp_path
     code = "import os; assert (os.environ['OURS'], os.environ.get('ANSIBLE')) == ('1', None), dict(os.environ)"
     venv = stack(tmp_path / "venv", code)
     said = prove(
-        venv,
-        LOCKED,
-        {**os.environ, "ANSIBLE": "set"},
-        modules={"one_ext": ["one_ext"]},
-        environment={"OURS": 1},
+        venv, LOCKED, {**os.environ, "ANSIBLE": "set"}, modules={"one_ext": ["one_ext"]}, environment={"OURS": 1}
     )
     assert said["problem"] == ""
 

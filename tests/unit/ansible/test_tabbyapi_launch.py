@@ -91,8 +91,7 @@ def test_a_free_port_is_taken_for_free_again_and_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [("127.0.0.1", "127.0.0.1"), (EVERYWHERE, "127.0.0.1"), ("127.0.0.1", EVERYWHERE)],
+    ("theirs", "ours"), [("127.0.0.1", "127.0.0.1"), (EVERYWHERE, "127.0.0.1"), ("127.0.0.1", EVERYWHERE)]
 )
 def test_a_taken_port_ends_it_with_words_and_without_another_attempt(
     capsys: pytest.CaptureFixture[str], theirs: str, ours: str

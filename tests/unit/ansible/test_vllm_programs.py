@@ -85,10 +85,7 @@ parsers = module_at(PROGRAMS / "parsers.py")
 
 
 def test_the_names_of_parsers_are_read_and_nothing_is_run() -> None:
-    assert parsers.parsers_of(SCENARIO) == {
-        "reasoning": ["deepseek_r1", "qwen3"],
-        "tool": ["granite-20b-fc", "hermes"],
-    }
+    assert parsers.parsers_of(SCENARIO) == {"reasoning": ["deepseek_r1", "qwen3"], "tool": ["granite-20b-fc", "hermes"]}
 
 
 @pytest.mark.parametrize("source", ["", "_TOOL = {}", "_OTHER = {'a': 1}", "_TOOL_PARSERS_TO_REGISTER = make()"])

@@ -335,9 +335,7 @@ def test_the_live_display_shows_the_newest_count_beside_its_artifact(screen: Scr
     screen(ApplyStart("llama_cpp", "build"), ApplyProgress("llama_cpp", "build | Compile"))
     clock.now = 65.0
     picture = screen(counted(119), counted(120))
-    assert [" ".join(words(line)) for line in picture] == [
-        "llama_cpp building 1m 05s build | Compile: 120 of 222",
-    ]
+    assert [" ".join(words(line)) for line in picture] == ["llama_cpp building 1m 05s build | Compile: 120 of 222"]
     assert words(screen(ApplyComplete("llama_cpp", "build", 66.0))[0]) == ["llama_cpp", "building", "done", "1m", "06s"]
 
 

@@ -46,8 +46,7 @@ NODE_WANTED = ("ghost-node", "power-on-check", "retired-node", "removed-node-lef
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["show stale", "run lost-quorum --host box", *(f"run {name} --host root@192.0.2.1" for name in NODE_WANTED)],
+    "line", ["show stale", "run lost-quorum --host box", *(f"run {name} --host root@192.0.2.1" for name in NODE_WANTED)]
 )
 def test_wrong_usage_says_what_is_missing(world: World, line: str) -> None:
     assert world.command("runbook", *line.split()).ended(64) == world.snapshot

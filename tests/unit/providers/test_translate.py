@@ -156,12 +156,7 @@ def test_a_card_of_nvidia_is_lent_with_the_host_s_user_space() -> None:
     required = replace(CARD, properties={**CARD.properties, "require_cuda": "cuda>=12.4"})
     wanted = replace(PLAIN, devices=(required,))
     request = request_for(wanted, ROOT, "slow")
-    assert request["devices"]["gpu"] == {
-        "type": "gpu",
-        "gputype": "physical",
-        "pci": "0000:01:00.0",
-        "mode": "0666",
-    }
+    assert request["devices"]["gpu"] == {"type": "gpu", "gputype": "physical", "pci": "0000:01:00.0", "mode": "0666"}
     assert request["config"]["nvidia.runtime"] == "true"
     assert request["config"]["nvidia.driver.capabilities"] == "compute,utility"
     assert request["config"]["nvidia.require.cuda"] == "cuda>=12.4"

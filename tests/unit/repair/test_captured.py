@@ -18,11 +18,7 @@ EXPECTED = {
     "moved": [(Condition.PEERS_MOVED, "n3")],
     "readdr": [(Condition.NODE_MOVED, "n3")],
     # Its heir was written into the list, and never existed.
-    "idreuse": [
-        (Condition.ID_REUSED, "n3"),
-        (Condition.OFFLINE, "new3"),
-        (Condition.DO_NOT_POWER_ON, "new3"),
-    ],
+    "idreuse": [(Condition.ID_REUSED, "n3"), (Condition.OFFLINE, "new3"), (Condition.DO_NOT_POWER_ON, "new3")],
     "removed": [(Condition.REMOVED, "n3")],
     "key": [(Condition.KEY_CHANGED, "n3")],
 }

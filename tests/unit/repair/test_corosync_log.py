@@ -92,12 +92,7 @@ def test_a_host_without_links_has_none_until_one_is_up(later: Sequence[str], lef
 
 @pytest.mark.parametrize(
     ("ages", "counted"),
-    [
-        ((25.0, 15.0, 5.0), 3),
-        ((200.0, 130.0, 25.0, 15.0, 5.0), 3),
-        ((65.0, 55.0, 45.0), 0),
-        ((5.0,), 0),
-    ],
+    [((25.0, 15.0, 5.0), 3), ((200.0, 130.0, 25.0, 15.0, 5.0), 3), ((65.0, 55.0, 45.0), 0), ((5.0,), 0)],
 )
 def test_a_membership_that_nobody_joined_or_left_counts_while_it_goes_on(ages: Sequence[float], counted: int) -> None:
     formed = [(age, AGAIN) for age in ages]

@@ -202,17 +202,9 @@ def test_what_a_name_says_is_said_once(name: str, torch: str, cuda: str) -> None
 @pytest.mark.parametrize(
     ("other", "fit", "says"),
     [
-        (
-            "vllm-0.33.0+cu129-cp38-abi3-manylinux_2_28_x86_64.whl",
-            Fit.UNFIT,
-            "torch 2.13.0+cpu, which has none",
-        ),
+        ("vllm-0.33.0+cu129-cp38-abi3-manylinux_2_28_x86_64.whl", Fit.UNFIT, "torch 2.13.0+cpu, which has none"),
         (VLLM, Fit.UNKNOWN, "for which CUDA"),
-        (
-            "somebody_s-0.1+cu130-cp312-cp312-linux_x86_64.whl",
-            Fit.UNFIT,
-            "torch 2.13.0+cpu, which has none",
-        ),
+        ("somebody_s-0.1+cu130-cp312-cp312-linux_x86_64.whl", Fit.UNFIT, "torch 2.13.0+cpu, which has none"),
         ("vllm-0.31.0+cpu-cp38-abi3-manylinux_2_28_x86_64.whl", Fit.FITS, "built for torch 2.13, the processor"),
     ],
 )

@@ -20,11 +20,7 @@ from tests.doubles.proxmox.world import PASSWORD
 LAB = "home"
 IMAGE = "debian/12"
 GIB, MIB = 2**30, 2**20
-BY_PASSWORD: dict[str, Any] = {
-    "token_id": None,
-    "token_secret": None,
-    "password": Secret("password", PASSWORD),
-}
+BY_PASSWORD: dict[str, Any] = {"token_id": None, "token_secret": None, "password": Secret("password", PASSWORD)}
 """Of root@pam itself, in the place of the token."""
 
 

@@ -69,8 +69,7 @@ def test_of_two_blocks_the_last_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lab", "tag"),
-    [("home", "provisioner-home"), ("Home.Lab", "provisioner-home_lab"), ("a b;c", "provisioner-a_b_c")],
+    ("lab", "tag"), [("home", "provisioner-home"), ("Home.Lab", "provisioner-home_lab"), ("a b;c", "provisioner-a_b_c")]
 )
 def test_a_lab_has_a_tag_that_proxmox_takes(lab: str, tag: str) -> None:
     assert marks.tag_of(lab) == tag

@@ -218,11 +218,7 @@ def several(**options: Any) -> Spec:
             {"kv_cache": {"k": "q8_0"}},
             [("kv_cache.k", "q8_0 packs 32 numbers together, the heads of n have 80")],
         ),
-        (
-            {"m": PART, "o": EYE},
-            {},
-            [("models.2", "it only turns images into tokens")],
-        ),
+        ({"m": PART, "o": EYE}, {}, [("models.2", "it only turns images into tokens")]),
         (
             {"eye": EYE},
             {"mmproj": "eye"},
