@@ -7,7 +7,10 @@ from typing import Any
 
 from provisioner.gpus.cards import Card, Node
 from provisioner.report.lines import plain_value
-from provisioner.values.state import Artifact, Instance, Secret
+from provisioner.values.state import Artifact, Instance
+from tests.case_files import read_cases
+
+CASES = read_cases("labs_made_before")
 
 CARD = Card(
     "0000:01:00.0",
@@ -21,31 +24,7 @@ CARD = Card(
     cuda="13.0",
     nodes=(Node("/dev/nvidia0", 195, 0), Node("/dev/nvidiactl", 195, 255)),
 )
-USUAL: dict[str, Any] = {
-    "name": "usual",
-    "models": {"tiny": {"source": "builtin:tiny"}, "exl": {"source": "dir:/models/exl3", "format": "exl3"}},
-    "containers": {
-        "llama": {"services": {"llama_cpp": {"model": "tiny"}}},
-        "card": {"gpu": "any", "services": {"llama_cpp": {"model": "tiny", "context": 8192}}},
-        "tabby": {
-            "gpu": "any",
-            "services": {
-                "tabbyapi": {
-                    "model": "exl",
-                    "stack": "tabbyapi-cu12",
-                    "api_key": Secret("tabby", "0123456789abcdef"),
-                    "admin_key": Secret("admin", "fedcba9876543210"),
-                }
-            },
-        },
-        "voice": {"services": {"kokoro": {}}},
-        "loud": {"gpu": "any", "services": {"kokoro": {"default_voice": "af_sky"}}},
-        "gateway": {
-            "services": {"litellm": {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["tiny"]}}}
-        },
-        "desk": {"services": {"desktop": {"user": "penny", "password": Secret("penny", "x")}}},
-    },
-}
+USUAL: dict[str, Any] = CASES["usual"]
 """What most files say: little, so that everything else is a default."""
 COMPARED = ("name", "host", "image", "cpu", "memory", "disk", "nesting", "devices", "settings")
 """What a plan compares of a container."""

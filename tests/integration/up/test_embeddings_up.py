@@ -16,31 +16,12 @@ import pytest
 
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, MASTER_KEY, Answer, Lab
 from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
 
 pytestmark = [pytest.mark.incus]
 
 NAME = "vectors"
-FILE = """
-name: vectors
-models:
-  tiny: { source: "builtin:tiny-thinking", context: 512 }
-  embeds: { source: "builtin:tiny-embedding", context: 2048 }
-  ranks: { source: "builtin:tiny-rerank", context: 2048 }
-containers:
-  vectors-embeds: { services: { llama_cpp: { model: embeds, embedding: true, api_key: !secret engine_key } } }
-  vectors-ranks: { services: { llama_cpp: { model: ranks, rerank: true, parallel: 2 } } }
-  vectors-chats: { services: { llama_cpp: { model: tiny } } }
-  vectors-gateway:
-    services:
-      litellm:
-        master_key: !secret master_key
-        aliases:
-          find: [embeds]
-          order: [ranks]
-          fast: [tiny]
-          talk: { engines: [tiny], thinking: off }
-          batch: { engines: [tiny], thinking: on, thinking_budget: 8 }
-"""
+FILE = lab_text("embeddings")
 ENGINES = {"embedding": ("vectors-embeds", ENGINE_KEY), "rerank": ("vectors-ranks", ""), "chat": ("vectors-chats", "")}
 QUESTION = "What is the capital of France?"
 DOCUMENTS = ["Bread is baked from flour, water and salt.", "Paris is the capital of France.", "The moon moves."]
