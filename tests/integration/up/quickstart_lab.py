@@ -109,6 +109,12 @@ class Lab:
         assert ran.code == 0, f"{arguments}\n{ran.out[-4000:]}{ran.err[-4000:]}"
         return ran
 
+    def shows_none_of(self, *secrets: str) -> None:
+        """Assert that no run printed one of these, and that no process had a secret among its arguments."""
+        assert self.arguments_seen == set()
+        printed = "".join(run.out + run.err for run in self.runs)
+        assert [one for one in secrets if one in printed] == []
+
     @contextmanager
     def gone_afterwards(self) -> Iterator[None]:
         """Delete what an interrupted run of a test left, and all that is there when the block ends; forget the runs."""

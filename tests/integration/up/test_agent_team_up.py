@@ -243,5 +243,4 @@ def test_keys_stand_in_one_file_and_in_nothing_that_was_written_or_printed(lab: 
     assert found == {TEAM: ["/etc/agent_team/secrets.env"], GATEWAY: ["/etc/litellm/secrets.env"]}
     for container in (LLAMA, TEAM, GATEWAY):
         assert "CANARY" not in lab.incus("exec", container, "--", "journalctl", "--quiet", "--no-pager")
-    printed = "".join(run.out + run.err for run in lab.runs) + "".join(lab.arguments_seen)
-    assert "CANARY" not in printed
+    lab.shows_none_of("CANARY")

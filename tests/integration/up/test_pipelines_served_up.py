@@ -121,6 +121,4 @@ def test_people_find_it_in_their_chat_and_are_answered(lab: Lab) -> None:
 
 
 def test_no_secret_was_seen(lab: Lab) -> None:
-    assert not lab.arguments_seen
-    said = "".join(run.out + run.err for run in lab.runs)
-    assert "CANARY" not in said
+    lab.shows_none_of("CANARY")

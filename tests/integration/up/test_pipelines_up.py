@@ -91,8 +91,7 @@ def test_a_team_answers_with_its_key_and_nobody_else(lab: Lab) -> None:
 def test_keys_stand_in_one_file_and_in_nothing_that_was_written_or_printed(lab: Lab) -> None:
     there = inside(lab, "grep", "-rl", "CANARY", "/etc", "/usr/local", "/var/log")
     assert there.split() == ["/etc/pipelines/secrets.env"]
-    printed = "".join(run.out + run.err for run in lab.runs) + "".join(lab.arguments_seen)
-    assert "CANARY" not in printed
+    lab.shows_none_of("CANARY")
 
 
 def test_what_it_opens_is_on_its_page_and_a_second_run_has_nothing_to_do(lab: Lab) -> None:

@@ -178,10 +178,7 @@ def test_the_longest_context_that_it_really_answers_is_found(lab: VllmLab) -> No
 
 
 def test_no_secret_was_seen(lab: VllmLab) -> None:
-    assert not lab.arguments_seen
-    said = "".join(run.out + run.err for run in lab.runs)
-    for secret in ("CANARY", MASTER_KEY):
-        assert secret not in said
+    lab.shows_none_of("CANARY", MASTER_KEY)
     journal = lab.incus("exec", "hub", "--", "journalctl", "--no-pager", "--all", "--quiet")
     assert "vllm" in journal
     assert KEY not in journal
