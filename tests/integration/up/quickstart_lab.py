@@ -186,3 +186,25 @@ class Lab:
 def sh(lab: Lab, container: str, script: str) -> str:
     """What a script says in a container."""
     return lab.incus("exec", container, "--", "sh", "-ec", script)
+
+
+@contextmanager
+def asked_meanwhile(
+    lab: Lab, container: str, model: str, *, port: int = 8080, pause_s: float = 0.0, within_s: float = 120
+) -> Iterator[list[int]]:
+    """Have a client ask the engine again and again until the block ends; the status of each answer."""
+    statuses: list[int] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            statuses.append(lab.ask(container, port, model, ENGINE_KEY, within_s).status)
+            over.wait(pause_s)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    try:
+        yield statuses
+    finally:
+        over.set()
+        asking.join(within_s)

@@ -5,7 +5,6 @@ The tests of this module build on each other, in their order.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from benchmarks.engine_series import model_in
 from provisioner.trial_unit import TRIAL
 from tests.integration.up.measured_lab import brought_up
-from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, asked_meanwhile
 from tests.lab.incus import Lab as Incus
 from tests.lab_files import lab_text
 
@@ -44,21 +43,8 @@ def kept(lab: Lab) -> int:
 
 
 def test_it_is_measured_while_whoever_asks_is_answered(lab: Lab) -> None:
-    statuses: list[int] = []
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            statuses.append(lab.ask(ENGINE, 8080, "some", ENGINE_KEY, within_s=1200).status)
-            over.wait(5)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    try:
+    with asked_meanwhile(lab, ENGINE, "some", pause_s=5, within_s=1200) as statuses:
         found = lab.provision(*BENCH, "--accept")
-    finally:
-        over.set()
-        asking.join(1200)
     assert found.code == 0, found.out + found.err
     result = found.result
     (measured,) = result["results"]
@@ -110,19 +96,8 @@ def test_what_clients_of_the_engine_see_is_measured(lab: Lab) -> None:
 
 
 def test_trials_while_others_ask_the_engine_count_for_nothing(lab: Lab) -> None:
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            lab.ask(ENGINE, 8080, "some", ENGINE_KEY)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    try:
+    with asked_meanwhile(lab, ENGINE, "some"):
         found = lab.provision("bench", ENGINE, "--kind", "llm", "--yes", "--trials", "2", "--tokens", "64", "16")
-    finally:
-        over.set()
-        asking.join(1200)
     assert found.code == 4, found.out + found.err
     assert "others ask it meanwhile" in found.err
 

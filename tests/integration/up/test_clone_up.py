@@ -5,16 +5,14 @@ The tests of this module build on each other, in their order.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.up.measured_lab import brought_up
-from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, asked_meanwhile, sh
 from tests.lab.incus import Lab as Incus
 from tests.lab_files import lab_text
-from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -51,21 +49,8 @@ def config_of(lab: Lab) -> str:
 def test_the_copy_alone_is_changed_while_the_original_answers(lab: Lab) -> None:
     state, config = sh(lab, ENGINE, STATE), config_of(lab)
     assert "llama-server.service" in state
-    statuses: list[int] = []
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            statuses.append(lab.ask(ENGINE, PORT, "some", ENGINE_KEY).status)
-            over.wait(0.5)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    try:
+    with asked_meanwhile(lab, ENGINE, "some", port=PORT, pause_s=0.5) as statuses:
         made = lab.provision("clone", ENGINE, COPY, "--set", SETTING, "--yes", "--json")
-    finally:
-        over.set()
-        asking.join(PATIENCE_S)
     assert made.code == 0, made.out[-4000:] + made.err
     assert {*statuses} == {200}
     assert len(statuses) > 10

@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from provisioner.models import tiny as tiny_model
 from provisioner.trial_unit import TRIAL
 from provisioner.values.errors import ExitCode
 from tests.integration.up.measured_lab import brought_up
-from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, asked_meanwhile
 from tests.lab.incus import Lab as Incus
 from tests.lab_files import lab_text
 from tests.processes import killed_at_end
@@ -132,21 +131,8 @@ def test_a_run_that_is_killed_leaves_an_engine_that_up_starts_again(lab: Lab) ->
 
 
 def test_the_ceiling_of_its_memory_is_found_and_whoever_asks_meanwhile_is_answered(lab: Lab) -> None:
-    statuses: list[int] = []
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            statuses.append(lab.ask(ENGINE, 8080, "deep", ENGINE_KEY, within_s=1200).status)
-            over.wait(1)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    try:
+    with asked_meanwhile(lab, ENGINE, "deep", pause_s=1, within_s=1200) as statuses:
         found = lab.provision("probe", ENGINE, *RANGE, "--yes", "--json", "--plot", "probe.svg", "--write")
-    finally:
-        over.set()
-        asking.join(1200)
     assert found.code == 0, found.out + found.err
     result = found.result
     outcomes = {one["context"]: one["outcome"] for one in result["tried"]}

@@ -5,17 +5,15 @@ The tests of this module build on each other, in their order.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.integration.up.measured_lab import brought_up
-from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, asked_meanwhile, sh
 from tests.lab.incus import Lab as Incus
 from tests.lab_files import lab_text
-from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -51,19 +49,8 @@ def seen(lab: Lab) -> dict[str, dict[str, Any]]:
 
 
 def test_what_an_engine_computes_is_seen_while_it_computes(lab: Lab) -> None:
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            lab.ask(ENGINE, 8080, "small", ENGINE_KEY)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    try:
+    with asked_meanwhile(lab, ENGINE, "small"):
         looks = [seen(lab)[ENGINE] for _ in range(5)]
-    finally:
-        over.set()
-        asking.join(PATIENCE_S)
     assert {one["state"] for one in looks} == {"answers"}
     assert {tuple(one["models"]) for one in looks} == {("small",)}
     assert {one["problem"] for one in looks} == {""}
