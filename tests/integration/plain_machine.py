@@ -14,6 +14,7 @@ from pathlib import Path
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.plain_ansible import play
+from tests.integration.running_containers import kept_running
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 900.0
@@ -102,18 +103,12 @@ def fill_folder(ansible: Path, folder: Path) -> None:
 def plain_machine(ansible: Path, folder: Path, image: str) -> Iterator[PlainMachine]:
     """A container with an sshd, whose host key the folder knows."""
     provider = IncusProvider("box")
-    one = Instance(f"t{secrets.token_hex(4)}-plain", "box", "none", image)
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"t{secrets.token_hex(4)}-plain", "box", "none", image)) as one:
         _inside(provider, one.name, WITH_SSH, (folder / "key.pub").read_bytes())
         address = _inside(provider, one.name, "hostname -I").split()[0]
         host_key = _inside(provider, one.name, "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub")
         (folder / "known_hosts").write_text(f"{address} {host_key}", encoding="utf-8")
         yield PlainMachine(ansible, folder, provider, one.name, address)
-    finally:
-        provider.delete(one)
 
 
 def _inside(provider: IncusProvider, name: str, script: str, given: bytes = b"") -> str:

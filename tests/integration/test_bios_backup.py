@@ -17,6 +17,7 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.doubles.corosync.incus_cli import query
+from tests.integration.running_containers import kept_running
 from tests.lab.incus import Lab
 from tests.processes import completed
 
@@ -101,11 +102,7 @@ def host(incus_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True, timeout=60)
     provider = IncusProvider("box")
-    one = Instance(f"t{secrets.token_hex(4)}-bios", "box", "bios", "debian/12")
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"t{secrets.token_hex(4)}-bios", "box", "bios", "debian/12")) as one:
         box = Box(one.name, "", folder / "config", folder / "state")
         box.run(INSTALL, key.with_suffix(".pub").read_bytes())
         addresses = query(incus_lab, f"/1.0/instances/{one.name}/state")["network"]["eth0"]["addresses"]
@@ -118,8 +115,6 @@ def host(incus_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
             encoding="ascii",
         )
         yield box
-    finally:
-        provider.delete(one)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import yaml
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.plain_machine import UNCHANGED
+from tests.integration.running_containers import kept_running
 from tests.integration.test_collection import PLAY
 from tests.integration.test_collection_sanity import BOOTSTRAP, passed
 from tests.lab.incus import Lab
@@ -64,18 +65,12 @@ def newest(incus_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     subprocess.run([sys.executable, ROOT / ".ci/collection.py", folder], check=True, capture_output=True, timeout=120)
     (file,) = folder.glob("*.tar.gz")
     provider = IncusProvider("box")
-    one = Instance(f"t{secrets.token_hex(4)}-newest", "box", "none", "debian/13")
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"t{secrets.token_hex(4)}-newest", "box", "none", "debian/13")) as one:
         provider.push(one.name, file, FILE)
         made = Newest(provider, one.name)
         said = made.sh(f"NEWEST='{line}'; {WITH_TOOLS}", BOOTSTRAP.encode())
         assert said.endswith("rc=0"), said
         yield made
-    finally:
-        provider.delete(one)
 
 
 def test_a_role_proves_itself_by_it_and_then_changes_nothing(newest: Newest) -> None:

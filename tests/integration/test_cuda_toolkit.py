@@ -19,6 +19,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.integration.role_box import TIMEOUT_S
+from tests.integration.running_containers import kept_running
 from tests.integration.toolkit_box import MAKE_REPOSITORY, UNCHANGED, Box, running
 from tests.lab.incus import Lab
 from tests.shell_scripts import script
@@ -44,17 +45,11 @@ def image(incus_lab: Lab) -> str:
     if ALIAS in provider.observe("none").hosts["box"].images:
         return ALIAS
     if not cached.is_file():
-        one = Instance(f"t{secrets.token_hex(4)}-sid", "box", "sid", "debian/13")
-        provider.create(one)
-        try:
-            provider.start(one)
-            provider.wait_until_ready(one)
+        with kept_running(provider, Instance(f"t{secrets.token_hex(4)}-sid", "box", "sid", "debian/13")) as one:
             done = provider.execute(one.name, ["bash", "-c", UPGRADE], timeout_s=TIMEOUT_S)
             assert done.returncode == 0, done.stdout[-3000:] + done.stderr
             provider.stop(one)
             incus(incus_lab, "publish", one.name, "--alias", ALIAS)
-        finally:
-            provider.delete(one)
         incus(incus_lab, "image", "export", ALIAS, cached.with_suffix("").with_suffix(".partial"))
         cached.with_suffix("").with_suffix(".partial.tar.gz").replace(cached)
         return ALIAS

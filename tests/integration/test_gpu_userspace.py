@@ -20,6 +20,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.certificate import issue
 from tests.integration.role_box import RoleBox
+from tests.integration.running_containers import kept_running
 from tests.lab.incus import Lab as Incus
 from tests.processes import completed
 
@@ -98,14 +99,8 @@ def incus(*arguments: str, check: bool = True) -> None:
 def running(image: str, folder: Path) -> Iterator[Box]:
     """A running container of the image."""
     provider = IncusProvider("box")
-    one = Instance(f"t{secrets.token_hex(4)}-card", "box", "card", image)
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"t{secrets.token_hex(4)}-card", "box", "card", image)) as one:
         yield Box(provider, one.name, folder)
-    finally:
-        provider.delete(one)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
+from tests.integration.running_containers import kept_running
 from tests.shell_scripts import script
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
@@ -51,17 +52,13 @@ class Builder(RoleBox):
 @pytest.fixture(scope="module")
 def builder(provider: IncusProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     """A running container with a repository of two commits and two archives."""
-    one = Instance(f"t{secrets.token_hex(4)}-sources", provider.host, "sources", "debian/12")
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(
+        provider, Instance(f"t{secrets.token_hex(4)}-sources", provider.host, "sources", "debian/12")
+    ) as one:
         made = Builder(provider, one.name, tmp_path_factory.mktemp("sources"))
         made.commit, *sums = made.run(MAKE_SOURCES).split()
         made.sums = tuple(sums)
         yield made
-    finally:
-        provider.delete(one)
 
 
 def test_the_named_commit_is_taken_and_no_later_one(builder: Builder) -> None:

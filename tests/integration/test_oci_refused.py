@@ -12,6 +12,7 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
+from tests.integration.running_containers import kept_running
 
 pytestmark = [pytest.mark.incus]
 
@@ -22,14 +23,8 @@ OPTIONS = {"oci_image": f"registry.example/web@sha256:{'a' * 64}", "oci_image_po
 def running(image: str, folder: Path) -> Iterator[RoleBox]:
     """A container of that image."""
     provider = IncusProvider("box")
-    one = Instance(f"oci-{secrets.token_hex(4)}", "box", "oci", image, nesting=True)
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"oci-{secrets.token_hex(4)}", "box", "oci", image, nesting=True)) as one:
         yield RoleBox(provider, one.name, folder)
-    finally:
-        provider.delete(one)
 
 
 def refused(box: RoleBox) -> str:

@@ -16,6 +16,7 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
+from tests.integration.running_containers import kept_running
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
@@ -88,16 +89,10 @@ def box(incus_lab: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A container of Debian 13 with Mesa's drivers and the program."""
     assert incus_lab
     provider = IncusProvider("box")
-    one = Instance(f"proof-{secrets.token_hex(4)}", "box", "proof", "debian/13")
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"proof-{secrets.token_hex(4)}", "box", "proof", "debian/13")) as one:
         box = RoleBox(provider, one.name, tmp_path_factory.mktemp("play"))
         box.run(PREPARE)
         yield box
-    finally:
-        provider.delete(one)
 
 
 def devices(box: RoleBox, **options: Any) -> str:

@@ -14,6 +14,7 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
+from tests.integration.running_containers import kept_running
 from tests.torch_extensions import TORCH, extensions, torch_site
 from tests.torch_wheels import download_torch, wheels_in
 from tests.wheel_files import write_wheel
@@ -68,11 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def box(provider: IncusProvider, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stacks]:
     """A running container with the wheels."""
     lab = f"t{secrets.token_hex(4)}"
-    one = Instance(f"{lab}-torch", "box", lab, IMAGE, memory=4 * 2**30, disk=12 * 2**30)
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"{lab}-torch", "box", lab, IMAGE, memory=4 * 2**30, disk=12 * 2**30)) as one:
         made = Stacks(provider, one.name, tmp_path_factory.mktemp("ansible"))
         made.wheels = wheels_in(folder)
         packed = folder.with_suffix(".tar")
@@ -81,8 +78,6 @@ def box(provider: IncusProvider, folder: Path, tmp_path_factory: pytest.TempPath
         provider.push(one.name, packed, "/srv/wheels.tar")
         made.run("cd /srv && tar xf wheels.tar && rm wheels.tar")
         yield made
-    finally:
-        provider.delete(one)
 
 
 def test_a_real_torch_and_what_is_compiled_against_it(box: Stacks) -> None:

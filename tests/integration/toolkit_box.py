@@ -13,6 +13,7 @@ from provisioner.providers.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
+from tests.integration.running_containers import kept_running
 from tests.shell_scripts import script
 
 HEADERS = ("math_functions.h", "math_functions.hpp")
@@ -61,15 +62,9 @@ class Box(RoleBox):
 def running(image: str, *large: Path) -> Iterator[tuple[IncusProvider, str]]:
     """A running container of the image; pip finds the wheels there that are in the cache, and of cuBLAS' ``large``."""
     provider = IncusProvider("box")
-    one = Instance(f"t{secrets.token_hex(4)}-cuda", "box", "cuda", image)
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
+    with kept_running(provider, Instance(f"t{secrets.token_hex(4)}-cuda", "box", "cuda", image)) as one:
         assert provider.execute(one.name, ["bash", "-c", LOOK_IN_WHEELS]).returncode == 0
         small = [one for one in (paths.cache() / "cuda-wheels").glob("*-13.*/*.whl") if "cublas" not in one.name]
         for wheel in (*sorted(small), *large):
             provider.push(one.name, wheel, f"/srv/wheels/{wheel.name}")
         yield provider, one.name
-    finally:
-        provider.delete(one)
