@@ -19,11 +19,12 @@ def gguf_bytes(values: Mapping[str, Any], tensors: Shapes = ONE_TENSOR, version:
     """A whole file: texts, numbers, truths and lists of them as metadata, and tensors of small numbers."""
     head = struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(values))
     head += b"".join(_text(name) + _typed(value) for name, value in values.items())
-    contents = b""
+    contents = bytearray()
+    seven = struct.pack("<7f", *((index - 3) / 50 for index in range(7)))
     for name, shape in tensors.items():
         head += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, F32, len(contents))
-        numbers = [(index % 7 - 3) / 50 for index in range(math.prod(shape))]
-        contents += _padded(struct.pack(f"<{len(numbers)}f", *numbers))
+        count = math.prod(shape)
+        contents += _padded((seven * (count // 7 + 1))[: 4 * count])
     return _padded(head) + contents
 
 

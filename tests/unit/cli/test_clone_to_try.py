@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.runner import TaskEvent
 from provisioner.values.state import Instance, Status
+from provisioner.workflow import engine_benching
 from tests.case_files import read_cases
 from tests.graphics_cards import RTX_3060
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
@@ -200,7 +201,10 @@ def test_a_file_that_was_changed_meanwhile_is_not_written_over(there: World, lab
     assert "trial" not in there.host.containers
 
 
-def test_what_was_measured_of_both_is_held_against_each_other_also_once_the_copy_is_gone(there: World) -> None:
+def test_what_was_measured_of_both_is_held_against_each_other_also_once_the_copy_is_gone(
+    there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_benching, "SPREAD_S", 0.0)
     assert there.command(*CLONE, "--yes").code == 0
     there.per_s = 100.0
     assert there.command("bench", "llama", "--kind", "engine", "--trials", "10", "--yes").code == 0

@@ -37,6 +37,8 @@ EXL2: dict[str, Any] = {
 }
 AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4}}
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
+SMALL = {**EXL3, "vocab_size": 64}
+"""Few embeddings, so that files of 64 MiB are a model: they are hashed here."""
 CARD = ("--gpu", "12GiB")
 
 
@@ -107,7 +109,7 @@ def test_a_folder_is_suggested_for_the_engine_that_reads_it(
 
 def test_what_is_suggested_is_what_fit_says(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, keys in (("exl3", EXL3), ("exl2", EXL2), ("awq", AWQ)):
-        folder = write_model(tmp_path / f"models/{name}", 5000, **keys)
+        folder = write_model(tmp_path / f"models/{name}", 64, **keys, vocab_size=64)
         (best,) = said(world, str(folder), *CARD)["ways"]
         check_loads(world, monkeypatch, block(world, str(folder), *CARD))
         fit = world.command("fit", "--memory", "12GiB", "--json")
@@ -206,7 +208,7 @@ def test_a_broken_folder_is_said(world: World, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_the_file_is_looked_at(world: World, tmp_path: Path) -> None:
-    write_model(tmp_path / "models/Eight", 5000, **EXL3)
+    write_model(tmp_path / "models/Eight", 64, **SMALL)
     Path("homelab.yml").write_text(
         "name: homelab\nmodels: { eight: { source: 'dir:models/Eight' } }\n"
         "containers: { tabby: { gpu: any, services: { tabbyapi: { model: eight, "
@@ -305,8 +307,6 @@ def test_the_stacks_that_are_written_have_a_hash_of_each_wheel_but_of_exllamav2(
 
 AT = "2026-11-20T08:00:00+00:00"
 NAMED = ("--gpu", "RTX 4070")
-SMALL = {**EXL3, "vocab_size": 64}
-"""Few embeddings, so that files of 64 MiB are a model: they are hashed here."""
 
 
 def seen_by_clients(model: str, engine: str, cache: str, *, card: str = "NVIDIA GeForce RTX 4070", **more: str) -> None:
