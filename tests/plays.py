@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import yaml
 from ansible import constants
 from ansible._internal._task import TaskContext
+from ansible._internal._templating import _jinja_bits
+from ansible._internal._templating._jinja_bits import AnsibleEnvironment, _TemplateCompileContext
+from ansible._internal._templating._jinja_plugins import JinjaPluginIntercept
 from ansible.executor.process.worker import WorkerProcess
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_queue_manager import TaskQueueManager
@@ -34,8 +37,10 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook import Playbook
 from ansible.plugins import strategy
 from ansible.plugins.action import ActionBase
-from ansible.plugins.loader import init_plugin_loader, lookup_loader, module_loader
+from ansible.plugins.loader import Jinja2Loader, init_plugin_loader, lookup_loader, module_loader
 from ansible.vars.manager import VariableManager
+
+from provisioner.values.plain_data import yaml_value
 
 SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
 """An expression for what failed said, of a loop what its items said."""
@@ -44,6 +49,9 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executa
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STREAMS = (0, 1, 2)
 _run_command = ActionBase._low_level_execute_command
+_compile = AnsibleEnvironment.compile
+_codes: dict[tuple[object, ...], CodeType] = {}
+_plugins: dict[str, JinjaPluginIntercept] = {}
 
 
 class _Worker(WorkerProcess):  # type: ignore[misc]  # Ansible has no types
@@ -103,10 +111,28 @@ def _command_here(
     return result
 
 
+def _compile_once(environment: AnsibleEnvironment, source: object, *options: object) -> CodeType:
+    """Compile a text as a template, which Ansible does anew for each host and task."""
+    if not isinstance(source, str):
+        return _compile(environment, source, *options)  # type: ignore[no-any-return]
+    asked = _TemplateCompileContext.current(optional=True)
+    key = (environment.lexer, bool(asked and asked.escape_backslashes), source, *options)
+    if key not in _codes:
+        _codes[key] = _compile(environment, source, *options)
+    return _codes[key]
+
+
+def _plugins_once(builtins: Mapping[str, object], loader: Jinja2Loader) -> JinjaPluginIntercept:
+    """Return the filters or tests, which Ansible looks for anew in each of its environments."""
+    return _plugins.setdefault(loader.type, JinjaPluginIntercept(builtins, loader))
+
+
 @contextlib.contextmanager
 def in_this_process() -> Iterator[None]:
     """Have Ansible do tasks and their modules in this process; modules need pipelining."""
     with (
+        mock.patch.object(_jinja_bits, "JinjaPluginIntercept", _plugins_once),
+        mock.patch.object(AnsibleEnvironment, "compile", _compile_once),
         mock.patch.object(strategy, "WorkerProcess", _Worker),
         mock.patch.object(ActionBase, "_configure_module", _module_here),
         mock.patch.object(ActionBase, "_low_level_execute_command", _command_here),
@@ -143,10 +169,11 @@ def run_play(
     _know_plugins(root)
     pages = {"hosts.yml": inventory, "play.yml": [{"gather_facts": False, **play}]}
     for page, content in pages.items():
-        text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        text = content if isinstance(content, str) else yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False)
         (folder / page).write_text(text, encoding="utf-8")
     loader = DataLoader()
-    hosts = InventoryManager(loader=loader, sources=[str(folder / "hosts.yml")])
+    with mock.patch.object(constants, "INVENTORY_ENABLED", ["yaml"]):
+        hosts = InventoryManager(loader=loader, sources=[str(folder / "hosts.yml")])
     variables = VariableManager(loader=loader, inventory=hosts)
     printed = io.StringIO()
     with (
@@ -183,7 +210,7 @@ def run_cases(
     for folder_of_role in ("defaults", "vars"):
         page = root / "roles" / role / folder_of_role / "main.yml"
         if page.is_file():
-            known |= yaml.safe_load(page.read_text(encoding="utf-8")) or {}
+            known |= yaml_value(page.read_text(encoding="utf-8")) or {}
     numbers = {case: f"case{number}" for number, case in enumerate(cases)}
     inventory = {"all": {"vars": known, "hosts": {numbers[case]: {**HERE, **cases[case]} for case in cases}}}
     facts = run_play(root, folder, {"hosts": "all", "tasks": list(tasks)}, inventory)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from provisioner.guard import Limits
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import knowledge_of
+from provisioner.values.plain_data import yaml_value
 from provisioner.values.state import Secret
 from tests.plays import rendered, rescued, run_cases
 from tests.routed_engines import routed_engine
@@ -71,7 +71,7 @@ def _with_values(value: Any) -> Any:
 
 
 def _case(name: str) -> Any:
-    return yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
+    return yaml_value(CASES[name].read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -81,7 +81,7 @@ def test_case(written: Callable[[str], dict[str, str]], name: str) -> None:
     assert case.get("refused", WITHOUT_VENV) in said
     assert KEY not in said
     if "config" in case:
-        config = yaml.safe_load(written(name)["config"])
+        config = yaml_value(written(name)["config"])
         for part, expected in case["config"].items():
             assert config[part] == expected, json.dumps(config[part], indent=1)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from provisioner.configure import PROOF
 from provisioner.values import paths
+from provisioner.values.plain_data import yaml_value
 from tests.case_files import read_cases
 from tests.plays import rescued, run_cases
 from tests.unit.ansible.test_tables_of_checks import USUAL
@@ -43,7 +43,7 @@ def read(file: str) -> list[dict[str, Any]]:
     """Return the judging tasks of a role's file, ``role/file``."""
     role, name = file.split("/")
     page = paths.roles() / role / "tasks" / f"{name}.yml"
-    return list(judging(yaml.safe_load(page.read_text(encoding="utf-8"))))
+    return list(judging(yaml_value(page.read_text(encoding="utf-8"))))
 
 
 def of_all_roles() -> dict[str, list[dict[str, Any]]]:
