@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = os.environ.get("PROVISION_TEST_TASK_PYTHON", "/usr/bin/python3")
@@ -19,7 +22,7 @@ def payload(
 
     ``internal`` is what Ansible itself tells a module, such as ``check_mode``.
     """
-    from ansible.executor.module_common import modify_module
+    from ansible.executor import module_common
     from ansible.parsing.dataloader import DataLoader
     from ansible.plugins.loader import module_loader
     from ansible.template import Templar
@@ -28,16 +31,25 @@ def payload(
     path = module if isinstance(module, Path) else Path(module_loader.find_plugin(module))
     settings = {"check_mode": False, "diff": False, "remote_tmp": "/tmp", "keep_remote_files": False}  # noqa: S108
     own = {f"_ansible_{name}": value for name, value in {**settings, **internal}.items()}
-    built = modify_module(
-        module_name=path.stem,
-        module_path=str(path),
-        module_args={**(arguments or {}), **own},
-        templar=Templar(DataLoader()),
-        task_vars={"ansible_python_interpreter": python},
-        module_compression="ZIP_DEFLATED",
-    )
+    with mock.patch.object(module_common, "_compile_module_ast", _parse_once()):
+        built = module_common.modify_module(
+            module_name=path.stem,
+            module_path=str(path),
+            module_args={**(arguments or {}), **own},
+            templar=Templar(DataLoader()),
+            task_vars={"ansible_python_interpreter": python},
+            module_compression="ZIP_DEFLATED",
+        )
     content: bytes = built.b_module_data
     return content
+
+
+@cache
+def _parse_once() -> Callable[[str, bytes], ast.Module]:
+    """Return Ansible's parser, which would read its library anew for each module."""
+    from ansible.executor import module_common
+
+    return cache(module_common._compile_module_ast)
 
 
 @cache
