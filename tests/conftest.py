@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from provisioner.values import paths
 
 if TYPE_CHECKING:  # most tests need neither, and both take time to import
     from tests.lab.far import FarIncus
@@ -15,6 +18,9 @@ if TYPE_CHECKING:  # most tests need neither, and both take time to import
 pytest_plugins = ["tests.circles", "tests.snapshots", "tests.time_limits"]
 
 ROOT = Path(__file__).resolve().parents[1]
+
+if sys.dont_write_bytecode:  # half of the time of a collection is for what pytest makes of each assert
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(paths.cache() / "tests-bytecode")
 
 
 @pytest.fixture(scope="session")
