@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 if sys.dont_write_bytecode:  # half of the time of a collection is for what pytest makes of each assert
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(paths.cache() / "tests-bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix  # for the programs that tests start
 
 
 @pytest.fixture(scope="session")
