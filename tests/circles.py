@@ -8,6 +8,7 @@ far as there is time. ``--all`` takes everything. A bare ``pytest`` takes everyt
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import subprocess
@@ -172,6 +173,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Selection(config, plan), "circle-selection")
     if worker_input is None:
         config.pluginmanager.register(Account(config, plan), "circle-account")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Have the garbage collector look past all tests, which are there until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _plan(config: pytest.Config) -> dict[str, Any]:

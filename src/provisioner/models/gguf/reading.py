@@ -13,6 +13,7 @@ from provisioner.models.header import GgufError
 MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_FORMS = {kind: struct.Struct(f"<{kind}") for kind in _SCALARS.values()}
 LONGEST_HEAD = 256 << 20
 """Bytes: a vocabulary of a million tokens takes a tenth of them."""
 MOST_KEYS = 1 << 16
@@ -43,28 +44,24 @@ class Reader:
         self.kept_left = _MOST_KEPT
 
     def take(self, count: int) -> int:
-        """Step over ``count`` bytes; where they begin."""
+        """Step over ``count`` bytes of the head, which is no longer than any model's; where they begin."""
         begin = self.at
         if count > self.size - begin:
             raise GgufError(f"it ends after {self.size} bytes, in the middle of its head")
         self.at = begin + count
-        return begin
-
-    def step(self, count: int) -> int:
-        """Step over ``count`` bytes of the head, which is no longer than any model's; where they begin."""
-        begin = self.take(count)
         if self.at > LONGEST_HEAD:
             raise GgufError(f"its head does not end within {LONGEST_HEAD} bytes")
         return begin
 
     def number(self, kind: str) -> Any:
         """The next number, of a kind as ``struct`` names it."""
-        return struct.unpack_from(f"<{kind}", self.content, self.step(struct.calcsize(f"<{kind}")))[0]
+        form = _FORMS[kind]
+        return form.unpack_from(self.content, self.take(form.size))[0]
 
     def text(self) -> str:
         """The next text."""
         length = self.number("Q")
-        begin = self.step(length)
+        begin = self.take(length)
         self._keep(length)
         try:
             return bytes(self.content[begin : begin + length]).decode()
@@ -96,11 +93,11 @@ class Reader:
             if self.texts_left < 0:
                 raise GgufError(f"a list of its head, before byte {self.at}, counts more texts than any model: {count}")
             for _ in range(count):
-                self.step(self.number("Q"))
+                self.take(self.number("Q"))
             return Skipped(count)
         if kind not in _SCALARS:
             raise GgufError(f"a list of its head, before byte {self.at}, holds type {kind}, which no list can hold")
-        begin = self.step(count * struct.calcsize(f"<{_SCALARS[kind]}"))
+        begin = self.take(count * _FORMS[_SCALARS[kind]].size)
         if count > _LONGEST_KEPT:
             return Skipped(count)
         self._keep(count * _NUMBER_BYTES)
