@@ -82,12 +82,12 @@ def _module_here(_: ActionBase, module_name: str, module_args: dict[str, Any], t
     """Return in place of a module's payload a call that runs the module."""
     assert task_vars is not None
     path = str(module_loader.find_plugin_with_context(module_name).plugin_resolved_path)
-    call = partial(_printed_by, path, module_args)
+    call = partial(printed_by, path, module_args)
     built = SimpleNamespace(module_style="new", shebang="#!here", b_module_data=call, serialization_profile="legacy")
     return built, path
 
 
-def _printed_by(path: str, arguments: dict[str, Any]) -> str:
+def printed_by(path: str, arguments: dict[str, Any]) -> str:
     """Run a module as a program; return what it prints."""
     printed: list[str] = []
     folder = Path.cwd()

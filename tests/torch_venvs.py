@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from tests.processes import completed
+from tests.plays import printed_by
 
 MODULE = Path(__file__).resolve().parents[1] / "src/provisioner/ansible/modules/provision_torch_proof.py"
 
@@ -60,16 +62,10 @@ class Venv:
 
 
 def prove(venv: Venv, packages: Mapping[str, str], ours: Mapping[str, str] | None = None, **more: Any) -> Any:
-    """Run the module as Ansible does, as a program with ``ours`` for its environment; what it answers."""
-    arguments = {"python": venv.python, "packages": packages, **more}
-    done = completed(
-        [sys.executable, str(MODULE)],
-        given=json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, "_ansible_check_mode": True}}),
-        env=ours,
-        timeout_s=300,
-    )
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    """Run the module as Ansible does, with ``ours`` for its environment; what it answers."""
+    arguments = {"python": venv.python, "packages": packages, **more, "_ansible_check_mode": True}
+    with mock.patch.dict(os.environ, ours or os.environ, clear=True):
+        return json.loads(printed_by(str(MODULE), arguments))
 
 
 def verdicts(answer: Any) -> list[tuple[str, str, str]]:
