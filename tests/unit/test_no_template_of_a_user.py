@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,16 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
-from provisioner.catalog import ServiceType, load_catalog
+from provisioner.catalog import load_catalog
 from provisioner.ejected import Box, Source, ejected_texts
 from provisioner.gpus.cards import Card
 from provisioner.inventory import render_builders, render_inventory, render_nodes, render_this_machine
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.written import host_variables, role_variables
-from provisioner.labfile import parsing
-from provisioner.labfile.options import options_model
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.spec import Spec
@@ -46,22 +43,6 @@ WAYS = ("whole", "behind", "within")
 CASES = [*((form, "whole") for form in FORMS), *(("expression-without-blanks", way) for way in ("behind", "within"))]
 CARD = Card("0000:01:00.0", "nvidia", "RTX", driver="nvidia", driver_version="580.95.05")
 PLAYBOOKS = {name: (paths.playbooks() / name).read_text(encoding="utf-8") for name in ("site.yml", "containers.yml")}
-
-
-_MODELS: dict[tuple[str, frozenset[str] | None], type[BaseModel]] = {}
-
-
-@pytest.fixture(autouse=True)
-def _models_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files here differ in one string each: making the models anew would take most of the time."""
-
-    def made_once(service: ServiceType, written: Collection[str] | None = None) -> type[BaseModel]:
-        known = (service.role, None if written is None else frozenset(written))
-        if known not in _MODELS:
-            _MODELS[known] = options_model(service, written)
-        return _MODELS[known]
-
-    monkeypatch.setattr(parsing, "options_model", made_once)
 
 
 def planted(value: str, form: str, way: str, number: int = 0) -> str:

@@ -64,6 +64,8 @@ _REFERENCES: dict[str, Any] = {
     "aliases": dict[AliasName, Alias],
     "sites": Annotated[dict[HostName, Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
 }
+_MADE: dict[tuple[int, tuple[str, ...]], tuple[ServiceType, type[BaseModel]]] = {}
+"""The models by service and options; each holds its service, so that no other one comes to have its id."""
 
 
 def file_options(service: ServiceType) -> dict[str, Option]:
@@ -77,10 +79,15 @@ def options_model(service: ServiceType, written: Collection[str] | None = None) 
     ``written``: the model knows these options alone, beside those that are required. It takes and refuses the same of
     such options, and is made in a fraction of the time; what it refuses, the whole model words.
     """
-    options: Collection[Option] = file_options(service).values()
-    if written is not None:
-        options = [option for option in options if option.required or option.name in written]
-    return _model(service.role, options, service.references)
+    options = [
+        option
+        for option in file_options(service).values()
+        if written is None or option.required or option.name in written
+    ]
+    known = (id(service), tuple(option.name for option in options))
+    if known not in _MADE:
+        _MADE[known] = (service, _model(service.role, options, service.references))
+    return _MADE[known][1]
 
 
 def _model(name: str, options: Iterable[Option], references: Mapping[str, Reference]) -> type[BaseModel]:

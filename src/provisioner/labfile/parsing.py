@@ -44,7 +44,6 @@ class _Parse:
     def __init__(self, data: Mapping[str, Any], catalog: Catalog) -> None:
         self.data = dict(data)
         self.catalog = catalog
-        self.models: dict[tuple[str, frozenset[str]], type[BaseModel]] = {}
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
 
@@ -124,11 +123,8 @@ class _Parse:
         for name, option in service.options.items():
             if name in written:
                 written[name] = self.secrets(option, written[name], (*path, name))
-        known = (service.role, frozenset(written))
-        if known not in self.models:
-            self.models[known] = options_model(service, written)
         try:
-            self.models[known].model_validate(written)
+            options_model(service, written).model_validate(written)
         except ValidationError:
             self.check(options_model(service), written, path, self.reference_hints(service))
         return self.check(ServiceSpec, {**whole, "options": written}, path) or _SERVICE_STAND_IN

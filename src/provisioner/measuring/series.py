@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 
 SURE = 0.95
@@ -73,7 +74,7 @@ class Series:
     @property
     def interval(self) -> Interval:
         """Where the median lies."""
-        return _between(medians(self.values, random.Random(SEED)))  # noqa: S311  # the same each time
+        return _interval(self.values)
 
     @property
     def disturbed(self) -> int:
@@ -84,6 +85,12 @@ class Series:
 def medians(values: Sequence[float], chance: random.Random) -> list[float]:
     """Medians of as many values as there are, drawn from them again and again, in order of size."""
     return sorted(median(chance.choices(values, k=len(values))) for _ in range(DRAWS))
+
+
+@lru_cache(1024)
+def _interval(values: tuple[float, ...]) -> Interval:
+    """Draw with the same chance each time: a page asks for the interval of one series again and again."""
+    return _between(medians(values, random.Random(SEED)))  # noqa: S311
 
 
 def _between(drawn: Sequence[float]) -> Interval:
