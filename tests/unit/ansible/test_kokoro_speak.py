@@ -138,7 +138,7 @@ def test_one_that_collects_is_found_although_it_is_waited_for() -> None:
 
 
 def test_one_that_stays_busy_is_not_asked() -> None:
-    with one_that_is_busy(Speech([(0, wav(tone(1.8)))], one_at_a_time=True), 5.0) as speech:
+    with speaking(Speech([(0, wav(tone(1.8)))], one_at_a_time=True)) as speech, speech.turn:
         answer = run({**asking(speech), "idle_s": 1})
         assert answer["problem"].startswith("not asked: it was busy with something else for ")
         assert (answer["status"], answer["bytes"], answer["late"]) == (0, 0, False)

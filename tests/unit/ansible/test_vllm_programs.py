@@ -134,11 +134,20 @@ class Server:
         return f"http://127.0.0.1:{self.served.server_port}/v1"
 
 
-def measured(url: str, **more: Any) -> dict[str, Any]:
-    """What the program that measures speeds says."""
-    asked = {"url": url, "key": KEY, "model": "tiny", "length": 512, "within_s": 20} | more
+speed = module_at(PROGRAMS / "speed.py")
+
+
+def asking(url: str) -> dict[str, Any]:
+    """What the program that measures speeds is asked."""
+    return {"url": url, "key": KEY, "model": "tiny", "length": 512, "within_s": 20}
+
+
+def measured(url: str) -> dict[str, Any]:
+    """What it says."""
     command = [sys.executable, "-IBS", str(PROGRAMS / "speed.py")]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        command, input=json.dumps(asking(url)), capture_output=True, text=True, check=True, timeout=60
+    )
     assert KEY not in done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -173,16 +182,19 @@ def test_an_answer_that_takes_no_time_is_no_measure() -> None:
     server.served.shutdown()
 
 
-def test_who_is_told_to_come_again_does_so() -> None:
+def test_who_is_told_to_come_again_does_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "AGAIN_S", 0.1)
     server = Server(prompt_s=0.01, token_s=0.001, busy=1)
-    found = measured(server.url)
-    assert (found["problem"], len(found["timings"])) == ("", 3)
+    assert len(speed.measured(asking(server.url))) == 3
+    assert server.busy == 0
     server.served.shutdown()
 
 
-def test_who_is_busy_for_too_long_is_told() -> None:
+def test_who_is_busy_for_too_long_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(speed, "AGAIN_S", 0.1)
     server = Server(prompt_s=0.01, token_s=0.001, busy=99)
-    assert "HTTPError: HTTP Error 503" in measured(server.url, within_s=1)["problem"]
+    speed.main(asking(server.url) | {"within_s": 0.3})
+    assert "HTTPError: HTTP Error 503" in json.loads(capsys.readouterr().out)["problem"]
     server.served.shutdown()
 
 

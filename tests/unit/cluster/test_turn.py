@@ -34,7 +34,10 @@ def test_who_has_it_is_said(shell: Shell, nearby: Nearby) -> None:
     assert caught.value.details == "penny, since noon"
 
 
-def test_a_node_that_never_stops_talking_is_not_listened_to(shell: Shell, nearby: Nearby) -> None:
+def test_a_node_that_never_stops_talking_is_not_listened_to(
+    shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "CONNECT_TIMEOUT_S", 0.5)
     answers(nearby, "yes 'this goes on for ever'")
     with pytest.raises(UnavailableError) as caught, turn.turn(shell, "me"):
         pass
