@@ -25,6 +25,7 @@ from provisioner.gpus.bandwidth import GB, GIB, known_cards
 from provisioner.manual import installed_files
 from provisioner.values import paths
 from provisioner.values.errors import InputError
+from provisioner.values.plain_data import yaml_value
 from provisioner.values.state import port_behind
 
 BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
@@ -229,7 +230,7 @@ def _verify_play(service: ServiceType) -> dict[str, Any]:
 
 def _options(page: Path, text: str = "") -> dict[str, Any]:
     """The options of the entry point main; ``text`` is the page as it will be, where that is not yet written."""
-    specs = yaml.safe_load(text or page.read_text(encoding="utf-8"))
+    specs = yaml_value(text or page.read_text(encoding="utf-8"))
     try:
         return dict(specs["argument_specs"]["main"].get("options") or {})
     except (KeyError, TypeError, AttributeError) as error:
@@ -242,7 +243,7 @@ def _options(page: Path, text: str = "") -> dict[str, Any]:
 
 def _service_page(role: Path) -> dict[str, Any]:
     page = role / "meta/service.yml"
-    return dict(yaml.safe_load(page.read_text(encoding="utf-8"))) if page.is_file() else {}
+    return dict(yaml_value(page.read_text(encoding="utf-8"))) if page.is_file() else {}
 
 
 def _rows(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

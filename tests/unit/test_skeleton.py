@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from provisioner.catalog import Upkeep
 from provisioner.generate import BEGIN, END
 from provisioner.lab.upkeep import managed_by
 from provisioner.values import paths
+from provisioner.values.plain_data import yaml_value
 from provisioner.values.state import Managed
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in paths.roles().iterdir() if path.is_dir())
 PAGES = {page.parents[1].name: page for page in paths.roles().glob("*/meta/service.yml")}
-SERVICES = [
-    role for role in ROLES if role in PAGES and "stage" in yaml.safe_load(PAGES[role].read_text(encoding="utf-8"))
-]
-RUNNING = [role for role in SERVICES if yaml.safe_load(PAGES[role].read_text(encoding="utf-8"))["unit"]]
+SERVICES = [role for role in ROLES if role in PAGES and "stage" in yaml_value(PAGES[role].read_text(encoding="utf-8"))]
+RUNNING = [role for role in SERVICES if yaml_value(PAGES[role].read_text(encoding="utf-8"))["unit"]]
 """Services that have a process; others only install something."""
 OUR_MODULES = {path.stem for path in (paths.plugins() / "modules").glob("*.py")}
 
@@ -80,7 +78,7 @@ REFUSED_OF_A_TABLE = "{{ __checks | rejectattr('holds') | map(attribute='otherwi
 
 
 def load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml_value(path.read_text(encoding="utf-8"))
 
 
 def tasks_of(role: str, *folders: str) -> Iterator[tuple[str, dict[str, Any]]]:

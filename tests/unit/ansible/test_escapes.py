@@ -28,7 +28,7 @@ FILES = [
 LEXER = Environment(extensions=["jinja2.ext.do"], autoescape=True).lexer
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """Reads tags as the texts that they are on."""
 
 

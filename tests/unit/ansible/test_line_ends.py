@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode
 
 from provisioner.values import paths
 
@@ -43,7 +43,7 @@ def wrong_lines(text: str) -> list[int]:
     """Lines at which a template parts or joins by what is no line's end."""
     return [
         node.start_mark.line + 1
-        for page in YAML(typ="rt").compose_all(text)
+        for page in yaml.compose_all(text, yaml.CSafeLoader)
         for node in scalars(page)
         if PARTED.search(node.value)
     ]
