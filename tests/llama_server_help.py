@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import yaml
-
 from provisioner.values import paths
+from provisioner.values.plain_data import yaml_value
 
 ROLE = paths.roles() / "llama_cpp"
 CHOICES = {
@@ -29,7 +28,7 @@ MAY_BE_SAID_AGAIN = {"--no-ui"}
 @cache
 def variables() -> dict[str, Any]:
     """The role's own variables, as they are written."""
-    found: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml_value((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     return found
 
 
@@ -69,7 +68,7 @@ def opening(help_text: str) -> set[str]:
 
 def is_taken(argument: str) -> bool:
     """Whether the role's page takes it among ``extra_arguments``."""
-    page = yaml.safe_load((ROLE / "meta/service.yml").read_text(encoding="utf-8"))
+    page = yaml_value((ROLE / "meta/service.yml").read_text(encoding="utf-8"))
     return bool(re.fullmatch(page["limits"]["extra_arguments"]["pattern"], argument))
 
 
@@ -84,7 +83,7 @@ def values_of(help_text: str, argument: str) -> set[str]:
 
 
 def _choices(option: tuple[str, ...]) -> set[str]:
-    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text(encoding="utf-8"))
+    specs = yaml_value((ROLE / "meta/argument_specs.yml").read_text(encoding="utf-8"))
     found: Mapping[str, Any] = specs["argument_specs"]["main"]["options"][f"llama_cpp_{option[0]}"]
     for part in option[1:]:
         found = found["options"][part]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,7 +127,7 @@ def _resolved(stack: Stack, chosen: Mapping[str, Wheel], request: LockRequest) -
         excludes = Path(folder) / "excludes.txt"
         excludes.write_text("\n".join(stack.without), encoding="utf-8")
         command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header", "--generate-hashes"]
-        command += ["--no-python-downloads"]  # nothing is built, so that no interpreter of that version is needed
+        command += ["--python", sys.executable]  # nothing is built: none of that version is looked for or downloaded
         command += ["--format", "pylock.toml", "--only-binary", ":all:", "--python-version", request.python]
         command += [
             "--python-platform",

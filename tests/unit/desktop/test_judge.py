@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ KINDS = CASES["kinds"]
 """Pixels do not tell that the window manager is missing: the proof asks /proc as well."""
 
 
+@cache
 def shot(name: str) -> Any:
     return picture.read_png(SHOTS / f"{name}.png")
 
