@@ -171,7 +171,7 @@ def _locks() -> tuple[Any, ...]:
 
 
 def _lock_text(chance: Random) -> bytes:
-    text = yaml.safe_dump(changed_value(chance, chance.choice(_locks())))
+    text = yaml.dump(changed_value(chance, chance.choice(_locks())), Dumper=yaml.CSafeDumper)
     return changed_text(chance, text).encode() if chance.random() < 0.5 else text.encode()
 
 
