@@ -190,14 +190,15 @@ class Neighbours:
         """The names of those who wait for the card while it is ours."""
         return [self.names[place] for place in self.turn.waiting()]
 
-    def listen(self, path: Path) -> None:
-        """Answer at that socket from now on, in a thread of its own that ends with this process."""
+    def listen(self, path: Path) -> UnixStreamServer:
+        """Answer at that socket from now on, in a thread of its own that ends with this process; return the server."""
         path.unlink(missing_ok=True)
         server = _Server(str(path), _Handler)
         server.neighbours = self
         # The switch, which is of the file's group, hands on what others ask.
         path.chmod(0o660)
         threading.Thread(target=server.serve_forever, name="neighbours", daemon=True).start()
+        return server
 
 
 class _Server(UnixStreamServer):

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import ThreadingUnixStreamServer
+from socketserver import BaseServer, ThreadingUnixStreamServer
 from typing import Any
 
 import pytest
@@ -78,8 +78,8 @@ class House:
         self.said: list[str] = []
         self.switch = Between(folder / "switch.sock", self.sockets)
         self.keepers = [self._keeper(place) for place in range(len(NAMES))]
-        for keeper, path in zip(self.keepers, self.sockets, strict=True):
-            keeper.listen(path)
+        servers = [keeper.listen(path) for keeper, path in zip(self.keepers, self.sockets, strict=True)]
+        self.servers = [self.switch.server, *servers]
 
     def _keeper(self, place: int) -> Any:
         turn = turns.Turn(place, len(NAMES), holds=False)
@@ -90,8 +90,13 @@ class House:
 def house(tmp_path: Path) -> Iterator[House]:
     made = House(tmp_path)
     yield made
-    made.switch.server.shutdown()
-    made.switch.server.server_close()
+    for server in made.servers:  # not waited for: the program's own look up twice a second
+        threading.Thread(target=_end, args=(server,), daemon=True).start()
+
+
+def _end(server: BaseServer) -> None:
+    server.shutdown()
+    server.server_close()
 
 
 def test_who_asks_first_has_the_card_and_hears_who_waits(house: House) -> None:

@@ -190,6 +190,8 @@ class Screen:
     outside: int
     inside: int
     shown: bytearray = field(default_factory=bytearray)
+    ignored: bool = False
+    """Whether what its user did had no effect."""
 
     def read_until(self, words: bytes) -> None:
         """Read what is drawn until these words are there."""
@@ -216,6 +218,10 @@ def shown_by(up: Lab, screen: Screen, act: Any) -> tuple[int, str]:
         screen.read_until(b"llama/llama_cpp")
         act()
         screen.read_until(top.CLOSED.encode())
+        if top.CLOSED not in screen.shown.decode():  # nobody would read what it goes on to draw, and it would wait
+            screen.ignored = True
+            os.write(screen.outside, b"q")
+            screen.read_until(top.CLOSED.encode())
 
     using = threading.Thread(target=user, daemon=True)
     using.start()
@@ -230,6 +236,7 @@ def shown_by(up: Lab, screen: Screen, act: Any) -> tuple[int, str]:
         code = run(("top", *FAST), session)
     using.join(30)
     assert not using.is_alive()
+    assert not screen.ignored
     return code, screen.shown.decode()
 
 
