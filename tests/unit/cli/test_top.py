@@ -250,7 +250,12 @@ def test_q_ends_it_and_the_terminal_is_as_before(up: Lab, screen: Screen) -> Non
 
 def test_ctrl_c_ends_it_and_the_terminal_is_as_before(up: Lab, screen: Screen) -> None:
     before = termios.tcgetattr(screen.inside)
-    code, shown = shown_by(up, screen, lambda: os.kill(os.getpid(), signal.SIGINT))
+    # Tests that a shell runs in the background were told to ignore it.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code, shown = shown_by(up, screen, lambda: os.kill(os.getpid(), signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, usual)
     assert (code, top.CLOSED in shown) == (0, True)
     assert termios.tcgetattr(screen.inside) == before
 
