@@ -108,6 +108,7 @@ def test_two_cards_have_a_node_each_and_share_the_others() -> None:
 def test_what_is_missing_after_a_reboot_is_named() -> None:
     (card,) = cards_in("\n".join([nvidia("0000:01:00.0", 0), nodes("nvidiactl c3 ff"), VERSION]))
     assert card.missing == ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+    assert not card.is_usable
     assert "/dev/nvidia-uvm and /dev/nvidia-uvm-tools are missing" in card.obstacle()
 
 
