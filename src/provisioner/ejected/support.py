@@ -1,4 +1,4 @@
-"""What a plugin of ours imports of this package, and how its copy finds it in an ejected folder. Pure."""
+"""Names the modules that a plugin of ours imports, and has its copy in an ejected folder find them. Pure."""
 
 from __future__ import annotations
 

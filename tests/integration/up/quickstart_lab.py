@@ -62,7 +62,7 @@ class Ran:
 
     @property
     def checks(self) -> dict[str, bool]:
-        """Whether the proof of each service held, by the JSON stream."""
+        """Return by the JSON stream whether the proof of each service held."""
         return {line["target"]: line["ok"] for line in self.lines if line["type"] == "check"}
 
 

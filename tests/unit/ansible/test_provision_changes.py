@@ -21,7 +21,7 @@ CASES = read_cases("ansible/provision_changes")
 
 ROOT = Path(__file__).resolve().parents[3]
 CANARY = "canary-of-no-log"
-WORK = "{{ playbook_dir }}/work"
+MADE = "{{ playbook_dir }}/made"
 
 SAYS_CHANGED = """
 import json, sys
@@ -40,8 +40,8 @@ STANDS_IN_FOR = {
 TASKS: list[dict[str, Any]] = CASES["tasks"]
 HANDLERS = [{"name": "Restart it", "systemd_service": {"name": "engine@1", "state": "restarted"}}]
 AFTER_ROLES: list[dict[str, Any]] = [
-    {"name": "of no role", "copy": {"content": "x", "dest": f"{WORK}/post"}},
-    {"name": "hidden of no role", "copy": {"content": CANARY, "dest": f"{WORK}/us5"}, "no_log": True},
+    {"name": "of no role", "copy": {"content": "x", "dest": f"{MADE}/post"}},
+    {"name": "hidden of no role", "copy": {"content": CANARY, "dest": f"{MADE}/us5"}, "no_log": True},
 ]
 PLAY = {"hosts": "all", "gather_facts": False, "roles": ["gateway"]}
 EXPECTED: list[tuple[str, dict[str, Any]]] = CASES["expected"]
@@ -126,7 +126,7 @@ def test_a_line_says_where_it_comes_from(ran: Path) -> None:
 
 def test_no_value_is_written(ran: Path) -> None:
     text = (ran / "changes.jsonl").read_text()
-    assert CANARY in (ran / "work/hidden").read_text()
+    assert CANARY in (ran / "made/hidden").read_text()
     assert CANARY not in text
     assert "plain-value" not in text
     assert (ran / "changes.jsonl").stat().st_mode & 0o777 == 0o600
@@ -136,7 +136,7 @@ def test_ansible_playbook_itself_has_the_same_written(ran: Path, tmp_path: Path)
     folder = tmp_path.resolve()
     play(["ansible-playbook"], folder, TASKS[:1], [], file=str(folder / "changes.jsonl"))
     (line,) = lines_of(folder)
-    assert line == {**lines_of(ran)[0], "paths": [str(folder / "work")]}
+    assert line == {**lines_of(ran)[0], "paths": [str(folder / "made")]}
 
 
 def test_nothing_is_written_where_nothing_can_change(tmp_path: Path) -> None:

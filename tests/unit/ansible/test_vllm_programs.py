@@ -138,12 +138,12 @@ speed = module_at(PROGRAMS / "speed.py")
 
 
 def asking(url: str) -> dict[str, Any]:
-    """What the program that measures speeds is asked."""
+    """Return the questions for the program that measures speeds."""
     return {"url": url, "key": KEY, "model": "tiny", "length": 512, "within_s": 20}
 
 
 def measured(url: str) -> dict[str, Any]:
-    """What it says."""
+    """Return the answers of the program that measures speeds."""
     command = [sys.executable, "-IBS", str(PROGRAMS / "speed.py")]
     done = subprocess.run(
         command, input=json.dumps(asking(url)), capture_output=True, text=True, check=True, timeout=60

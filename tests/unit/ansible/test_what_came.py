@@ -22,7 +22,7 @@ KNOWN = {role: {**USUAL.get(role, {}), **registered} for role, registered in TAB
 CAME: dict[str, list[str]] = TABLES["came"]
 """What each file of tasks says at least."""
 POOR: dict[str, dict[str, Any]] = TABLES["poor"]
-"""What is registered where it is not as it should be: the words of success must not hide why."""
+"""Registered results that are not as they should be: the words of success must not hide why."""
 
 
 def judging(tasks: Any) -> Iterator[dict[str, Any]]:

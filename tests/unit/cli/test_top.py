@@ -191,7 +191,7 @@ class Screen:
     inside: int
     shown: bytearray = field(default_factory=bytearray)
     ignored: bool = False
-    """Whether what its user did had no effect."""
+    """True once ``top`` did not end although its user had ended it."""
 
     def read_until(self, words: bytes) -> None:
         """Read what is drawn until these words are there."""

@@ -1,4 +1,4 @@
-"""What is stored of a model: the hash of the list beside it, by which units name it, and whether it is copied."""
+"""Stored models: the hash of the list beside them, by which units name them, and which of them are cached."""
 
 from __future__ import annotations
 

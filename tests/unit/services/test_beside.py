@@ -1,4 +1,4 @@
-"""Whether a changed service is started beside the one that serves, as far as that can be told before."""
+"""Changed services: which of them are started beside the one that serves, as far as that can be told before."""
 
 from __future__ import annotations
 
