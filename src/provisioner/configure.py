@@ -12,6 +12,7 @@ from provisioner.inventory import render_inventory
 from provisioner.module_server.handing import Served, stop_command
 from provisioner.providers.base import Provider
 from provisioner.runner import HIDDEN, NO_REASON, PlaybookResult, TaskEvent
+from provisioner.runner.plays import GO_ON
 from provisioner.unit_journals import last_words
 from provisioner.values import paths
 from provisioner.values.address import Address
@@ -55,9 +56,17 @@ class Configured:
 
 
 def configure(
-    instances: Sequence[Instance], providers: Mapping[str, Provider], *, run_playbook: RunPlaybook, emit: Emit
+    instances: Sequence[Instance],
+    providers: Mapping[str, Provider],
+    *,
+    run_playbook: RunPlaybook,
+    emit: Emit,
+    new: Collection[str] = (),
 ) -> Configured:
-    """Run every service's role on its container, engines first; a failure is in what is given back."""
+    """Run every service's role on its container, engines first; a failure is in what is given back.
+
+    ``new``: names of containers in which nobody is served yet, so that they need not wait for each other.
+    """
     if not instances:
         return Configured()
     started = monotonic()
@@ -78,10 +87,10 @@ def configure(
         if event.status in DONE:
             ran.add(f"{event.host}/{event.role}")
 
-    ran_site = _run("site.yml", instances, reached, run_playbook, on_task)
+    ran_site = _run("site.yml", instances, reached, run_playbook, on_task, new=new)
     _stop_servers(ran_site.served, instances, providers, emit)
-    result = _told_of_stopped(ran_site, instances, providers)
-    failed = _not_done(instances, result, ran)
+    result, waited = _told_of_stopped(ran_site, instances, providers).without(GO_ON)
+    failed = _not_done(instances, result, {address for address in ran if address.partition("/")[0] not in waited})
     for one in instances:
         if one.name in failed:
             emit(ApplyErrored(one.name, "configure", failed[one.name]))
@@ -201,8 +210,10 @@ def _run(
     connections: Connections,
     run_playbook: RunPlaybook,
     on_task: Callable[[TaskEvent], None],
+    *,
+    new: Collection[str] = (),
 ) -> PlaybookResult:
-    inventory = render_inventory(instances, connections, paths.inventory_templates())
+    inventory = render_inventory(instances, connections, paths.inventory_templates(), new)
     secrets = secrets_of([service.variables for one in instances for service in one.services])
     return run_playbook(playbook, inventory, on_task=on_task, secrets=tuple(secrets.values()))
 

@@ -6,7 +6,7 @@ in the file stays text. Names of hosts, groups and variables need no tag: Ansibl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from provisioner.lab.turns import TAKING_TURNS, takes_turns
 from provisioner.values.state import Artifact, Instance, Secret
 
 CONTAINER_PYTHON = "/usr/bin/python3"
+NEW = "new_containers"
+"""Ansible's group of the containers that this run has made and whose services take no turns with others."""
 
 
 class _Unsafe(str):
@@ -53,11 +55,15 @@ _Dumper.add_representer(_Template, lambda dumper, text: dumper.represent_scalar(
 
 
 def render_inventory(
-    instances: Iterable[Instance], connections: Mapping[str, Mapping[str, str]], templates: Path
+    instances: Iterable[Instance],
+    connections: Mapping[str, Mapping[str, str]],
+    templates: Path,
+    new: Collection[str] = (),
 ) -> str:
     """YAML text: group ``containers`` with every host, group ``service_<role>`` for each service with its variables.
 
-    Where services share cards with others, group ``taking_turns`` has their containers.
+    Where services share cards with others, group ``taking_turns`` has their containers. Group ``new_containers`` has
+    those of the others whose names are in ``new``.
 
     ``connections`` maps a container's name to the variables by which its provider says it is reached.
     """
@@ -65,6 +71,8 @@ def render_inventory(
     groups: dict[str, Any] = {}
     for one in sorted(instances, key=lambda one: one.name):
         hosts[one.name] = _variables({"ansible_python_interpreter": CONTAINER_PYTHON, **connections[one.name]})
+        if one.name in new and not any(map(takes_turns, one.services)):
+            groups.setdefault(NEW, {"hosts": {}})["hosts"][one.name] = {}
         for service in one.services:
             group = groups.setdefault(f"service_{service.role}", {"hosts": {}})
             group["hosts"][one.name] = _variables({**service.variables, **service.estimates})

@@ -13,6 +13,7 @@ from provisioner.configure import Configured, configure
 from provisioner.module_server.handing import Served, stop_command
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import HIDDEN, PlaybookResult, TaskEvent, run_playbook
+from provisioner.runner.plays import GO_ON
 from provisioner.values.errors import PlaybookError, ProviderError, VerificationError
 from provisioner.values.events import ApplyComplete, ApplyErrored, Diagnostic, Event
 from provisioner.values.state import Execution, Instance, Service, Status
@@ -107,6 +108,19 @@ def test_one_of_two_roles_is_not_all() -> None:
     outcome, told = _configure(run, both, GATEWAY)
     assert "kokoro" in told["voice"]
     assert outcome.failed == {"voice", "gateway"}
+
+
+def test_what_was_made_and_not_proved_as_another_one_failed_is_not_done() -> None:
+    waited = TaskEvent("failed", "gateway", "", GO_ON, "voice failed")
+    run = _said(_event("changed", "gateway", "litellm"), _event("failed", "voice", "kokoro"), waited, code=2)
+    outcome, told = _configure(run, VOICE, GATEWAY)
+    assert told == {
+        "voice": "no network",
+        "gateway": "not configured: Ansible stopped when voice failed, before litellm",
+    }
+    assert outcome.failed == {"voice", "gateway"}
+    assert outcome.error is not None
+    assert GO_ON not in outcome.error.details
 
 
 def test_only_a_start_is_not_an_end() -> None:

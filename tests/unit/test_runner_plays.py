@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 
-from provisioner.runner.plays import PLAY_FOR_EACH_SERVICE, with_hosts
+from provisioner.inventory import NEW
+from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
+from provisioner.runner.plays import GO_ON, PLAY_FOR_EACH_SERVICE, with_hosts
 from provisioner.values import paths
 
 PLAYS = [{"hosts": name, "roles": [name]} for name in ("containers", "service_one", "service_two")]
@@ -63,3 +68,78 @@ def test_such_a_playbook_names_groups_and_roles_and_no_file_beside_it(name: str)
         assert set(play) <= {"name", "hosts", "gather_facts", "roles", "tasks"}
         for task in play.get("tasks", []):
             assert set(task) <= {"name", "ansible.builtin.include_role"}
+
+
+HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+SITE = [
+    {"name": f"Configure {name}", "hosts": name, "gather_facts": False, "roles": [name.removeprefix("service_")]}
+    for name in ("containers", "service_gpu_userspace", "service_engine", "service_gateway")
+]
+
+
+def _site(**groups: list[str]) -> str:
+    """The playbook for containers ``a`` and ``b`` of these groups."""
+    children = {name: {"hosts": dict.fromkeys(hosts, HERE)} for name, hosts in groups.items()}
+    return with_hosts(yaml.safe_dump(SITE), yaml.safe_dump({"all": {"children": children}}))
+
+
+@pytest.mark.parametrize(
+    ("new", "plays"),
+    [
+        ([], ["containers", "service_gpu_userspace", "service_engine", "service_gateway"]),
+        (["b"], ["containers", "service_gpu_userspace", "service_engine", "service_gateway"]),
+        (
+            ["b", "c"],
+            [
+                *("containers", "service_gpu_userspace", NEW, NEW),
+                *(f"service_engine:!{NEW}", f"service_engine:&{NEW}", f"service_gateway:&{NEW}"),
+            ],
+        ),
+    ],
+)
+def test_several_new_containers_are_made_at_once_and_proved_in_order(new: list[str], plays: list[str]) -> None:
+    groups = {"containers": ["a", "b", "c"], "service_engine": ["a", "b"], "service_gateway": ["c"], NEW: new}
+    made = yaml.safe_load(_site(**groups, service_gpu_userspace=["a", "b"]))
+    assert [play["hosts"] for play in made] == plays
+    proofs = [play["tasks"][0]["ansible.builtin.include_role"] for play in made if ":&" in play["hosts"]]
+    assert proofs == [{"name": name, "tasks_from": "verify"} for name in ("engine", "gateway") if len(new) > 1]
+
+
+def _run(folder: Path, engine: dict[str, object]) -> tuple[PlaybookResult, list[str]]:
+    """Ansible itself in two new containers whose roles each wait for the other's first task; ``engine``: its second."""
+    met = {
+        name: {"ansible.builtin.file": {"path": str(folder / name), "state": "touch"}} for name in ("engine", "gateway")
+    }
+    for role, other in (("engine", "gateway"), ("gateway", "engine")):
+        wait = {"ansible.builtin.wait_for": {"path": str(folder / other), "timeout": 60}}
+        proof = {"name": "Prove", "ansible.builtin.debug": {}, "when": "not provision_proves_later | default(false)"}
+        tasks = {"main": [met[role], wait, *([engine] if role == "engine" else []), proof], "verify": [proof]}
+        (folder / f"roles/{role}/tasks").mkdir(parents=True)
+        for name, content in tasks.items():
+            (folder / f"roles/{role}/tasks/{name}.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    groups = {"service_engine": ["a"], "service_gateway": ["b"], NEW: ["a", "b"]}
+    (folder / "made.yml").write_text(_site(**groups), encoding="utf-8")
+    hosts = {name: {"hosts": dict.fromkeys(names, HERE)} for name, names in groups.items()}
+    told: list[str] = []
+
+    def note(event: TaskEvent) -> None:
+        if event.status not in {"start", "skipped"}:
+            told.append(f"{event.host} {event.status} {event.task}")
+
+    inventory = yaml.safe_dump({"all": {"children": hosts}})
+    return run_playbook(str(folder / "made.yml"), inventory, folder=folder / "lab", on_task=note), told
+
+
+def test_roles_of_new_containers_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Each waits in its own for what the other does first; the gateway is proved last."""
+    result, told = _run(tmp_path, {"ansible.builtin.debug": {}})
+    assert result.returncode == 0, result
+    assert [line for line in told if line.endswith(" Prove")] == ["a ok Prove", "b ok Prove"]
+
+
+def test_nothing_is_proved_where_a_new_container_could_not_be_made(tmp_path: Path) -> None:
+    result, told = _run(tmp_path, {"name": "Break", "ansible.builtin.fail": {"msg": "no network"}})
+    assert [line for line in told if line.endswith(" Prove")] == []
+    rest, waited = result.without(GO_ON)
+    assert waited == {"b"}
+    assert [(failure.host, failure.message) for failure in rest.failures] == [("a", "no network")]

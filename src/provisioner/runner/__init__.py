@@ -69,6 +69,11 @@ class PlaybookResult:
     served: Served = field(default_factory=Served)
     """What ran in the containers' module servers, which run on until somebody stops them."""
 
+    def without(self, task: str) -> tuple[PlaybookResult, frozenset[str]]:
+        """Return the same without the failures of a task, and the hosts that failed in it."""
+        hosts = frozenset(event.host for event in self.failures if event.task == task)
+        return replace(self, failures=tuple(event for event in self.failures if event.task != task)), hosts
+
     def raise_for_failure(self, doing: str) -> PlaybookResult:
         """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
         if self.returncode == 0 and not self.failures and self.finished:

@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 import yaml
 
+from provisioner.inventory import NEW
 from provisioner.lab.turns import one_by_one
 from provisioner.values.plain_data import yaml_value
 
 PLAY_FOR_EACH_SERVICE = frozenset({"site.yml", "verify.yml"})
 """Playbooks that say nothing but which group runs which role, so that it does not matter where they lie."""
 
+BEFORE_ENGINES = "service_gpu_userspace"
+"""The play without which an engine finds no card."""
+MAKE = "Make what is new"
+GO_ON = "Go on where all that is new was made"
+"""Fails in each container where it was not, so that no gateway is proved without its engine."""
+
 
 def with_hosts(playbook: str, inventory: str) -> str:
     """The playbook's plays whose group is in the inventory, in their order; all of them where none is.
 
-    Containers that take turns are gone through one after the other.
+    Containers that take turns are gone through one after the other. Of the others, those that are new are made all at
+    once, and then proved in the playbook's order.
 
     Both are YAML; in the inventory the groups stand below ``all.children``, as ``provisioner.inventory`` renders it.
     """
     groups = _groups(inventory)
     plays = yaml_value(playbook)
-    kept = [play for play in plays if play["hosts"] in groups]
-    return yaml.safe_dump(one_by_one(kept or plays, groups), sort_keys=False, allow_unicode=True)
+    kept = one_by_one([play for play in plays if play["hosts"] in groups] or plays, groups)
+    new = groups.get(NEW, set())
+    if len(new) > 1:
+        kept = list(side_by_side(kept, groups, new))
+    return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+
+
+def side_by_side(
+    plays: Sequence[dict[str, Any]], groups: Mapping[str, set[str]], new: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Return the plays, changed so that each new container goes its own way until all of them are to be proved."""
+    services = [play for play in plays if play["hosts"] not in ("containers", BEFORE_ENGINES)]
+    yield from (play for play in plays if play not in services)
+    every = {"hosts": NEW, "gather_facts": False}
+    own_way = []
+    for play in services:
+        task = _include(play["name"], play["roles"][0], "main")
+        own_way.append(task | {"when": f"inventory_hostname in groups.{play['hosts']}"})
+    yield {"name": MAKE, **every, "strategy": "free", "vars": {"provision_proves_later": True}, "tasks": own_way}
+    missing = f"groups.{NEW} | difference(ansible_play_hosts)"
+    check = {"that": f"{missing} | length == 0", "fail_msg": f"{{{{ {missing} | join(', ') }}}} failed", "quiet": True}
+    yield {"name": GO_ON, **every, "tasks": [{"name": GO_ON, "ansible.builtin.assert": check}]}
+    for play in services:
+        if groups[play["hosts"]] - new:
+            yield play | {"hosts": f"{play['hosts']}:!{NEW}"}
+        if groups[play["hosts"]] & new:
+            proof = _include("Prove that it works", play["roles"][0], "verify")
+            name = play["name"].replace("Configure", "Verify")
+            yield {"name": name, "hosts": f"{play['hosts']}:&{NEW}", "gather_facts": False, "tasks": [proof]}
+
+
+def _include(name: str, role: str, tasks: str) -> dict[str, Any]:
+    return {"name": name, "ansible.builtin.include_role": {"name": role, "tasks_from": tasks}}
 
 
 def _groups(inventory: str) -> dict[str, set[str]]:

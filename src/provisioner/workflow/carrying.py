@@ -77,7 +77,8 @@ class Run:
         touched = self._touched()
         self.lease.check()
         run = self._to_configure(touched, unsure)
-        outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
+        new = self._new()
+        outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit, new=new)
         keep_proofs(self.lab, "up", outcome.facts, effects.emit, outcome.failed)
         # Before anything goes back: they show what was wrong.
         gather(run, effects.providers, self.lab.folder, effects.emit)
@@ -99,12 +100,15 @@ class Run:
         names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure", "adopt")}
         return tuple(one for one in self.seen.wanted if one.name in names)
 
+    def _new(self) -> set[str]:
+        return {one.container for one in self.made.of("create", "replace")}
+
     def _to_configure(self, touched: Sequence[Instance], unsure: Collection[Address]) -> tuple[Instance, ...]:
         """The containers that Ansible has to work in, each with only the services that need it.
 
         ``unsure``: those that need it only where an address has become another one.
         """
-        new = {one.container for one in self.made.of("create", "replace")}
+        new = self._new()
         known = {one.target for one in self.made.of("configure")}.difference(unsure)
         started = {one.container for one in self.made.of("start", "update", "adopt")}
         started |= {address.container for address in unsure} - new

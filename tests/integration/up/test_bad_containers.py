@@ -135,7 +135,7 @@ def test_a_full_disk_fails_and_names_the_container_until_there_is_room(lab: Drif
         ran = lab.up()
         assert ran.code == 1, ran.out + ran.err
         assert f"Unable to configure {ONE}" in ran.err
-        assert "No usable temporary directory found" in ran.err, ran.err
+        assert "Disk quota exceeded" in ran.err, ran.err
         assert lab.look() == {BASE: ("not proved yet",)}
     finally:
         lab.sh(ONE, "rm -f /root/filled.*")
