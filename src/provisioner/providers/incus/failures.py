@@ -24,6 +24,8 @@ _RESOLUTIONS = {
     "unique constraint failed": "The name is taken: choose another one, or look who has it: incus list",
     "already exists": "The name is taken: choose another one, or look who has it: incus list",
     "address already in use": "Another program on this host listens on that port: give another port, or stop it.",
+    "volume is still in use": "Another run on this host makes it, or a container has it mounted: run this again when "
+    "that has ended.",
     "cannot be restored due to subsequent": "This storage goes back to the newest snapshot only: delete the newer ones "
     "of this container first, or move it to a btrfs pool.",
     "setting cgroup item": "It uses more than that now: stop what uses it, or stop the container, and run this again.",
