@@ -25,7 +25,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Whether it has loaded, and what it has seen."""
-        self._answer(503 if self._loads() else 200, {**SEEN, "path": self.path, "engine": os.getpid()})
+        self._answer(
+            503 if self._loads() else 200,
+            {**SEEN, "path": self.path, "engine": os.getpid(), "forwarded": self.headers["X-Forwarded-For"]},
+        )
 
     def do_POST(self) -> None:
         """A stream, as OpenAI's are, by the number of the process."""

@@ -109,6 +109,35 @@ def test_a_volume_is_exchanged_under_a_service_that_has_a_file_of_it_open(box: B
     assert box.sh("ls /proc/$(systemctl show -P MainPID reader)/root/srv/data") == "second", "also in its own mounts"
 
 
+TELL = """
+import socket
+server = socket.create_server(("127.0.0.2", 80))
+while True:
+    client, _ = server.accept()
+    with client:
+        client.sendall(client.recv(200))
+"""
+
+
+@pytest.mark.guarantee("keys")
+def test_who_comes_through_a_port_of_the_host_is_said_by_the_host_alone(box: Box) -> None:
+    """A limit for each address, and what is written of one, means who came; a client's own words come behind."""
+    listen = f"0.0.0.0:{box.port}"
+    told = {"listen": listen, "connect": "127.0.0.2:80", "proxy_protocol": "true"}
+    one = box.start(devices=(Device("web", "publish", told),))
+    assert box.seen().devices == one.devices, "it is read back as it was wanted"
+    box.provider.push(one.name, TELL.encode(), "/root/tell.py", mode=0o644)
+    box.sh("systemd-run --unit=tell python3 /root/tell.py")
+    wait_until(lambda: "127.0.0.2:80" in box.sh("ss -Hltn"))
+    forged = b"PROXY TCP4 198.51.100.7 10.0.0.2 40000 80\r\n"
+    for source in ("127.0.0.1", "127.0.7.7"):
+        with socket.create_connection(("127.0.0.1", box.port), PATIENCE_S, (source, 0)) as client:
+            client.sendall(forged)
+            first, rest = client.recv(400).split(b"\r\n", 1)
+        assert first.split()[:3] == [b"PROXY", b"TCP4", source.encode()]
+        assert rest in (b"", forged)
+
+
 def test_a_port_of_the_host_is_opened_and_closed(box: Box) -> None:
     one = box.start()
     box.sh("systemd-run --unit=web python3 -m http.server 80")

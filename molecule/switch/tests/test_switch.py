@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +47,8 @@ control = socket.socket(socket.AF_UNIX)
 control.connect(sys.argv[1])
 control.sendall(sys.argv[2].encode() + b"\\n")
 """
+TOO_LONG = ("1000001", "0001000001", str(2**31), str(2**32 + 3), str(2**63 - 1), str(2**64 + 3))
+"""HAProxy itself takes 2^64 + 3 for 3 and hands it on as it is written; ``hdr_val`` has 32 bits."""
 HTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """With which a client begins that knows the server to speak HTTP/2."""
 
@@ -212,7 +212,9 @@ def test_only_what_is_on_the_list_reaches_the_engine(host: Host, path: str, want
         (post("{}", "Transfer-Encoding: chunked"), 400),
         (post("0\r\n\r\n").replace("Content-Length: 5", "Transfer-Encoding: chunked"), 411),
         (post("{}").replace("Content-Length: 2", "X-Length: 2"), 411),
-        (post("{}").replace("Content-Length: 2", "Content-Length: 1000001"), 413),
+        *((post("{}").replace("Content-Length: 2", f"Content-Length: {length}"), 413) for length in TOO_LONG),
+        (post("{}").replace("Content-Length: 2", f"Content-Length: {2**63}"), 400),
+        (post("{}").replace("Content-Length: 2", "Content-Length: 2\r\nContent-Length: 3"), 400),
         (
             get("/v1/models").replace("Connection: close", "Connection: close\r\nTransfer-Encoding: chunked")
             + "0\r\n\r\n",
@@ -537,39 +539,6 @@ def test_what_it_could_not_do_is_refused_before_anything_is_touched(
     assert answer.returncode != 0
     assert words in shown, shown
     assert host.file(CONFIG).sha256sum == before
-
-
-def former(key: str, until_s: float) -> dict[str, Any]:
-    """A key that comes to its end, as an engine's role tells the switch of it."""
-    checksums = [hashlib.sha256(text.encode()).hexdigest() for text in (key, f"Bearer {key}")]
-    return {"sha256": checksums, "until": int(time.time() + until_s)}
-
-
-def with_key(host: Host, head: str) -> int:
-    """Status of a request that carries this head."""
-    return status(raw_answer(host, post({"parts": 1, "pause": 0}, head)))
-
-
-@pytest.mark.usefixtures("as_before")
-def test_a_key_that_was_replaced_is_refused_once_its_time_is_over(host: Host) -> None:
-    old, new = "a key, with a comma, of before", "the key of now"
-    converged(former_keys=[former(old, 3600)])
-    assert with_key(host, f"Authorization: Bearer {old}") == 200, "its time is not over"
-    converged(former_keys=[former(old, 0)])
-    for head in ("Authorization: Bearer", "authorization:", "X-Api-Key:"):
-        assert with_key(host, f"{head} {old}") == 401, head
-        assert with_key(host, f"{head} {new}") == 200, head
-    assert with_key(host, f"X-Api-Key: {new}\r\nAuthorization: Bearer {old}") == 401
-    assert status(raw_answer(host, get("/v1/models").replace("Host", f"X-Api-Key: {old}\r\nHost"))) == 401
-
-
-@pytest.mark.usefixtures("as_before")
-def test_its_time_ends_without_a_run(host: Host) -> None:
-    ends_s = 20
-    converged(former_keys=[former("the key of before", ends_s)])
-    deadline = time.monotonic() + 2 * ends_s
-    while with_key(host, "Authorization: Bearer the key of before") != 401:
-        assert time.monotonic() < deadline
 
 
 def test_it_takes_little_memory(host: Host) -> None:

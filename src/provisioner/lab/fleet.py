@@ -19,6 +19,8 @@ from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.state import STOP_S, Artifact, Device, Fleet, HostState, Instance, Service
 
+TOLD_ADDRESS = "127.0.0.2"
+"""Where switches and doors hear whose connection it is: ``__switch_told`` and ``__door_told`` of their roles."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 
 
@@ -142,6 +144,9 @@ def _published(container: ResolvedContainer) -> Iterator[Device]:
         name = f"publish-{service.role.replace('_', '-')}"
         for port in service.offered_ports:
             ends = {"listen": f"{ANY_ADDRESS}:{port.number}", "connect": f"127.0.0.1:{port.number}"}
+            if service.sites or (service.page.behind and port.number == service.port):
+                # A switch or a door hears there whose connection it is.
+                ends |= {"connect": f"{TOLD_ADDRESS}:{port.number}", "proxy_protocol": "true"}
             if port.protocol != "tcp":
                 yield Device(f"{name}-{port.number}-{port.protocol}", "publish", {**ends, "protocol": port.protocol})
             else:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from provisioner.catalog import beyond_limit
+from provisioner.catalog import SecretForm, beyond_limit
 from provisioner.lab.alias_rules import alias_names
 from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.resolved import ResolvedLab
@@ -23,6 +23,8 @@ from provisioner.values.refusals import did_you_mean
 RESERVED_PREFIX = "provision-"
 MOST_OF_A_RULE = 100
 """Problems that one rule reports at once: more are one mistake made many times, and nobody reads them."""
+SHORTEST_KEY = 16
+"""Characters of a key: of letters and digits, so many are 95 bits."""
 TOLD_STAGES = ("engine", "team", "gateway")
 """What is said of services of these stages may reach a gateway."""
 
@@ -44,7 +46,7 @@ def model_option_problems(lab: ResolvedLab) -> list[Problem]:
 
 def warnings(lab: ResolvedLab) -> list[Problem]:
     """What servers run with, and their users will not like."""
-    found: list[Problem] = []
+    found: list[Problem] = [problem for _, problem in short_keys(lab)]
     for service in lab.services.values():
         found += knowledge_of(service.role).warnings(service)
     if _has_sites(lab):
@@ -344,6 +346,20 @@ def key_forms(lab: ResolvedLab) -> Iterator[Problem]:
             elif value in seen:
                 yield service.problem(option, "the value is that of another key of this service", "Change one of them.")
             seen.add(value)
+
+
+def short_keys(lab: ResolvedLab) -> Iterator[tuple[ResolvedService, Problem]]:
+    """Yield each service with a key so short that it can be guessed from its checksum, which its switch reads."""
+    for service in lab.services.values():
+        option = service.page.key_option or ""
+        secret = service.written.get(option)
+        if secret is None or not secret.is_known or service.page.stage not in TOLD_STAGES:
+            continue
+        form = service.page.secrets.get(option) or SecretForm()
+        if 0 < len(secret.reveal().removeprefix(form.prefix)) < SHORTEST_KEY:
+            hint = "Have a random one made: remove its value, and run provision init --secrets."
+            what = f"the value has fewer than {SHORTEST_KEY} characters, and can be guessed"
+            yield service, service.problem(option, what, hint)
 
 
 def misread_values(lab: ResolvedLab) -> Iterator[Problem]:

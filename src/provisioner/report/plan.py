@@ -181,6 +181,7 @@ def _device_text(device: Device) -> str:
         return safe_line(f"{properties.get('volume')} at {properties.get('path')} ({mode})")
     if device.kind == "publish":
         protocol = f" ({properties['protocol']})" if "protocol" in properties else ""
+        protocol += ", told whose connection it is" if "proxy_protocol" in properties else ""
         return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}{protocol}")
     return _node_text(device)
 

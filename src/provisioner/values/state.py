@@ -74,7 +74,8 @@ class Device:
     """Something attached to a container, in neutral words that each provider translates.
 
     ``volume``: properties ``volume`` (its name), ``path`` (in the container), ``readonly`` ("true"/"false").
-    ``publish``: properties ``listen`` and ``connect`` ("ADDRESS:PORT"), and ``protocol`` where that is not tcp.
+    ``publish``: properties ``listen`` and ``connect`` ("ADDRESS:PORT"), ``protocol`` where that is not tcp, and
+    ``proxy_protocol`` ("true") where each connection begins with the address that it comes from.
     ``gpu``: properties ``pci``, ``mode``, ``group`` (a name of the container's; without it the nodes are root's) and,
     where the host lends the driver's user space, ``runtime`` (which parts), ``require_driver`` and ``require_cuda``.
     ``node``: a device file of the host: properties ``path``, ``mode``, ``group``.

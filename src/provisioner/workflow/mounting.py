@@ -1,4 +1,4 @@
-"""What stays mounted in a container while its services go over to what comes in its place. Pure."""
+"""What stays in a container while its services go over to what comes in its place: volumes, published ports. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 from provisioner.plan import Change, differences
 from provisioner.values.state import Device, Instance, Status
 
-NO_LONGER_USED = "what its services used before is no longer mounted"
+NO_LONGER_USED = "what its services used before goes"
 NOT_TAKEN_UP = "what came for its services is no longer mounted"
 
 
 def with_former_mounts(change: Change) -> Change:
-    """The update of a container, but that it keeps the volumes which are mounted in it.
+    """The update of a container, but that it keeps its mounted volumes, and the way of ports that are published.
 
+    A port of the host that is to lead elsewhere does so once somebody listens there.
     A volume does not stay whose folder is above or below that of one that comes: nothing can be mounted inside of one
     that is read-only. Where nothing runs nothing uses it. Other changes than updates are given as they are.
     """
@@ -23,11 +24,12 @@ def with_former_mounts(change: Change) -> Change:
     if updated is None:
         return change
     before, after = updated
-    leaving = _leaving(before.devices, after.devices)
-    if not leaving:
+    former = {device.name: device for device in before.devices if device.kind == "publish"}
+    devices = [former.get(device.name, device) for device in after.devices]
+    devices += _leaving(before.devices, after.devices)
+    if tuple(devices) == after.devices:
         return change
-    devices = sorted([*after.devices, *leaving], key=lambda device: device.name)
-    return replace(change, after=replace(after, devices=tuple(devices)))
+    return replace(change, after=replace(after, devices=tuple(sorted(devices, key=lambda device: device.name))))
 
 
 def last_step(change: Change) -> Change | None:

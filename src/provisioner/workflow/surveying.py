@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from provisioner.lab.opening import Lab
+from provisioner.lab.rules import short_keys
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
@@ -235,7 +236,13 @@ def warn_of_moved(actual: Fleet, effects: Effects) -> None:
 
 
 def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
-    """Warn of kept images; raise ``InputError`` where requests would wait for less than a service takes to start."""
+    """Warn of kept images; raise ``InputError`` where requests would wait for less than a service takes to start.
+
+    A key that can be guessed is refused as well where its container is not there yet; others were warned of.
+    """
+    new = {one.name for one in seen.wanted if seen.actual.instance(one.name) is None}
+    if guessed := [problem for service, problem in short_keys(lab.resolved) if service.container in new]:
+        raise lab.loaded.error(guessed)
     ends = any(service.idle_s or service.share for service in lab.resolved.services.values())
     if ends and of_kind(seen.facts, Rest):
         from provisioner.workflow.resting import require_queues  # nothing that a lab needs whose services never end

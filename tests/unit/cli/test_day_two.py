@@ -64,7 +64,7 @@ def test_a_changed_option_runs_its_role_only(lab_there: World, lab: Path) -> Non
 
 
 def test_a_changed_secret_is_noticed_and_never_said(lab_there: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", "canary-other-9a")
+    monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", "canary-other-9a-0123")
     answer = lab_there.command("plan")
     assert answer.printed == lab_there.snapshot
     assert "canary" not in answer.out

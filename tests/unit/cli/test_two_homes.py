@@ -74,7 +74,7 @@ def test_an_engine_on_incus_is_shown_at_the_address_of_its_host(world: World, pv
     assert bases(world)["near"] == "http://192.168.1.5:8080/v1"
     assert bases(world)["far"] == f"http://{pve1.containers['llama'].instance.address}:8080/v1", "names need a DNS"
     shown = [one.properties for one in world.host.containers["spare"].instance.devices if one.kind == "publish"]
-    assert shown == [{"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"}]
+    assert shown == [{"listen": "0.0.0.0:8080", "connect": "127.0.0.2:8080", "proxy_protocol": "true"}]
     assert planned(world) == {}
 
 

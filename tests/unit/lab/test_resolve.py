@@ -127,7 +127,9 @@ def test_lan_publishes_the_port_on_the_host() -> None:
     service = {"llama_cpp": {"model": "m", "api_key": Secret("k", "v"), "expose": "lan"}}
     fleet = _fleet(_spec({**ENGINE, "containers": {"a": {"services": service}}}))
     published = [one for one in fleet.instances[0].devices if one.kind == "publish"]
-    assert [one.properties for one in published] == [{"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"}]
+    assert [one.properties for one in published] == [
+        {"listen": "0.0.0.0:8080", "connect": "127.0.0.2:8080", "proxy_protocol": "true"}
+    ]
     assert [one.kind for one in _fleet(_spec(ENGINE)).instances[0].devices] == ["volume", "volume"]
 
 

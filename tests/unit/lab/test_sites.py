@@ -14,7 +14,7 @@ from provisioner.lab.rules import problems, warnings
 from provisioner.values.state import Secret
 from tests.lab_files import spec_of
 
-KEY = Secret("key", "sk-0123456789")
+KEY = Secret("key", "sk-0123456789abcdef")
 AUTHORITY = Secret("authority", "an-authority-of-its-own")
 DOOR = {"authority": AUTHORITY, "sites": {"a.example": "a/llama_cpp", "b.example": "a/llama_cpp"}}
 
@@ -56,8 +56,8 @@ def test_a_door_publishes_both_of_its_ports() -> None:
         if device.kind == "publish"
     }
     assert published == {
-        "publish-door": ("0.0.0.0:443", "127.0.0.1:443"),
-        "publish-door-8080": ("0.0.0.0:8080", "127.0.0.1:8080"),
+        "publish-door": ("0.0.0.0:443", "127.0.0.2:443"),
+        "publish-door-8080": ("0.0.0.0:8080", "127.0.0.2:8080"),
     }
 
 

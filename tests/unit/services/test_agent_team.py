@@ -46,8 +46,8 @@ class Validate(Protocol):
 @pytest.fixture
 def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Validate:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PROVISION_SECRET_KEY", "key")
-    monkeypatch.setenv("PROVISION_SECRET_MASTER", "sk-master")
+    monkeypatch.setenv("PROVISION_SECRET_KEY", "key-of-the-engine-01")
+    monkeypatch.setenv("PROVISION_SECRET_MASTER", "sk-master-0123456789")
     monkeypatch.setenv("PROVISION_SECRET_PASSWORD", "password-of-it")
 
     def validate(text: str) -> tuple[int, str]:

@@ -47,6 +47,16 @@ def test_what_goes_stays_beside_what_comes_until_the_last_step() -> None:
     assert last.reason == NO_LONGER_USED
 
 
+def test_a_published_port_leads_elsewhere_in_the_last_step() -> None:
+    told = replace(PORT, properties={**PORT.properties, "connect": "127.0.0.2:8080", "proxy_protocol": "true"})
+    first, last = with_former_mounts(update((PORT,), (told,))), last_step(update((PORT,), (told,)))
+    assert isinstance(first.after, Instance)
+    assert first.after.devices == (PORT,)
+    assert last is not None
+    assert isinstance(last.after, Instance)
+    assert last.after.devices == (told,)
+
+
 def test_only_volumes_stay() -> None:
     change = update((OLD, PORT), (NEW,))
     assert devices(with_former_mounts(change))[1] == ("engine-0ld", "engine-new")

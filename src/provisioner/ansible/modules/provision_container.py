@@ -113,6 +113,9 @@ options:
       connect:
         description: ADDRESS:PORT in the container (C(kind=publish)).
         type: str
+      proxy_protocol:
+        description: Whether each connection begins with the address it comes from (C(kind=publish)).
+        type: bool
       protocol:
         description: What is passed on, where it is not TCP (C(kind=publish)).
         type: str
@@ -192,6 +195,7 @@ DEVICE_OPTIONS = {
     "listen": {"type": "str"},
     "connect": {"type": "str"},
     "protocol": {"type": "str", "choices": ["udp"]},
+    "proxy_protocol": {"type": "bool"},
     **{name: {"type": "str"} for name in ("pci", "mode", "group", "runtime", "require_driver", "require_cuda")},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -223,7 +227,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 PROPERTIES = {
     "volume": ("volume", "path", "readonly"),
-    "publish": ("listen", "connect", "protocol"),
+    "publish": ("listen", "connect", "protocol", "proxy_protocol"),
     "gpu": ("pci", "mode", "group", "runtime", "require_driver", "require_cuda"),
     "node": ("path", "mode", "group"),
 }
@@ -311,7 +315,7 @@ def _devices(given: Iterable[Mapping[str, Any]]) -> tuple[Device, ...]:
         return str(one["name"] or one["volume"] or f"publish-{one['listen'].rpartition(':')[2]}")
 
     def properties(one: Mapping[str, Any]) -> dict[str, str]:
-        return {key: text(one[key]) for key in PROPERTIES[one["kind"]] if one[key] is not None}
+        return {key: text(one[key]) for key in PROPERTIES[one["kind"]] if one.get(key) is not None}
 
     devices = [Device(name(one), one["kind"], properties(one)) for one in given]
     return tuple(sorted(devices, key=lambda one: one.name))

@@ -233,7 +233,8 @@ def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[st
         return disk
     protocol = properties.get("protocol", TCP)
     listen, connect = f"{protocol}:{properties['listen']}", f"{protocol}:{properties['connect']}"
-    return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host"}
+    says_whose = {"proxy_protocol": "true"} if properties.get("proxy_protocol") == "true" else {}
+    return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host", **says_whose}
 
 
 def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device | None:
@@ -243,7 +244,8 @@ def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, st
     if found["type"] == "proxy":
         protocol = UDP if found["listen"].startswith(f"{UDP}:") else TCP
         ends = {end: found[end].removeprefix(f"{protocol}:") for end in ("listen", "connect")}
-        return Device(name, "publish", ends if protocol == TCP else {**ends, "protocol": protocol})
+        says_whose = {"proxy_protocol": "true"} if found.get("proxy_protocol") == "true" else {}
+        return Device(name, "publish", ends | says_whose | ({} if protocol == TCP else {"protocol": protocol}))
     if _is_volume(found):
         readonly = found.get("readonly", "false")
         return Device(name, "volume", {"volume": found["source"], "path": found["path"], "readonly": readonly})

@@ -1,0 +1,82 @@
+"""Whose connection it is: heard from the host's proxy alone; no address takes the places of others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testinfra.host import Host
+
+from tests.molecule.switch_scenario import ask, get, post, put, raw_answer, status
+
+ATTACKERS = Path(__file__).resolve().parents[3] / "tests/attackers"
+EACH = 100 + 3 + 28
+"""Connections of one address: those that wait and that are answered in this scenario, and some more."""
+ADDRESSES = [f"127.0.1.{number}" for number in range(1, 9)]
+LASTS_S = 25
+PROMPT_S = 5
+SAID = """
+import socket, sys
+connection = socket.create_connection((sys.argv[1], 8080), timeout=10)
+connection.sendall(bytes.fromhex(sys.argv[2]))
+answer = b""
+try:
+    while part := connection.recv(65536):
+        answer += part
+except OSError as error:
+    answer += repr(error).encode()
+print(answer.decode())
+"""
+HEADER = "PROXY TCP4 198.51.100.7 10.0.0.2 40000 8080\r\n"
+
+
+@contextmanager
+def attacked(host: Host, program: str, *words: str) -> Iterator[None]:
+    """A program of ``tests/attackers`` runs meanwhile; it ends by itself."""
+    put(host, f"/run/{program}", (ATTACKERS / program).read_text(encoding="utf-8"))
+    command = f"python3 /run/{program} {' '.join(words)} > /run/{program}.said"
+    host.check_output("systemd-run --quiet --unit %s -p LimitNOFILE=20000 sh -c %s", program, command)
+    try:
+        yield
+    finally:
+        ended = f"while systemctl is-active --quiet {program}; do sleep 0.5; done"
+        host.check_output("timeout %s sh -c %s", str(LASTS_S + 60), ended)
+
+
+def said(host: Host, address: str, request: str) -> str:
+    """All that was answered at an address of this machine."""
+    put(host, "/run/said.py", SAID)
+    return str(host.check_output("python3 /run/said.py %s %s", address, request.encode().hex()))
+
+
+def test_the_hosts_proxy_says_whose_connection_it_is(host: Host) -> None:
+    answer = said(host, "127.0.0.2", HEADER + post({"parts": 1, "pause": 0}))
+    assert status(answer) == 200
+    assert '"forwarded": "198.51.100.7"' in said(host, "127.0.0.2", HEADER + get("/v1/models"))
+
+
+def test_nobody_else_is_believed(host: Host) -> None:
+    assert status(said(host, "127.0.0.1", HEADER + get("/v1/models"))) == 400
+    forged = get("/v1/models").replace("Host", "X-Forwarded-For: 198.51.100.7\r\nHost", 1)
+    assert "198.51.100.7" not in said(host, "127.0.0.1", forged)
+
+
+def test_who_says_nothing_of_an_address_is_not_heard_where_it_is_to_be_said(host: Host) -> None:
+    assert "HTTP/1.1 200" not in said(host, "127.0.0.2", get("/v1/models"))
+
+
+def test_five_thousand_idle_connections_take_nobodys_place(host: Host) -> None:
+    with attacked(host, "idle_connections.py", "8080", "5000", str(LASTS_S), *ADDRESSES):
+        host.check_output(
+            "timeout 20 sh -c %s",
+            f"until [ $(ss -Htn state established sport = 8080 | wc -l) -ge {EACH} ]; do sleep 0.2; done",
+        )
+        became = [ask(host, post({"parts": 1, "pause": 0})) for _ in range(10)]
+        assert status(raw_answer(host, get("/v1/models"))) == 200
+    assert [status(answer) for _, answer in became] == [200] * 10
+    assert max(took for took, _ in became) < PROMPT_S
+    kept = json.loads(host.file("/run/idle_connections.py.said").content_string)
+    assert set(kept) == set(ADDRESSES)
+    assert max(kept.values()) <= EACH + 5, "one that was refused may count until its end is seen"

@@ -1,0 +1,1 @@
+"""Programs that attack a service of a test's own containers, each with an end in time and number."""
