@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from provisioner.repair.facts import ClusterFacts, Member, NodeFacts
+from provisioner.report.elements import Markup
 from provisioner.report.style import markup_text
 
 SIZE = 460
@@ -16,7 +17,7 @@ SHOWN = 14
 """How many characters of a name fit beside a dot."""
 
 
-def picture(facts: ClusterFacts) -> str:
+def picture(facts: ClusterFacts) -> Markup:
     """The SVG; it names its colours by classes, and says in its title what can be seen."""
     names = list(node_names(facts))
     places = {name: _place(number, len(names)) for number, name in enumerate(names)}
@@ -29,7 +30,7 @@ def picture(facts: ClusterFacts) -> str:
     parts += [_dot(places[name], name, state_of(facts, name)) for name in names]
     title = f"{len(names)} nodes, {list(states.values()).count('down')} links down"
     body = "".join(parts)
-    return (
+    return Markup(
         f'<svg viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" height="{SIZE}" role="img" aria-label="{title}">'
         f"<title>{title}</title>{body}</svg>"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from provisioner.report.elements import Markup, tag
 from provisioner.report.style import markup_text
 
 STYLE = """\
@@ -33,20 +34,19 @@ figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; border: 1
 """
 
 
-def table_html(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_html(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
     """Rows of cells below a head, everything escaped."""
     lines = [_row_html("th", head)] if any(head) else []
     lines += [_row_html("td", row) for row in rows]
-    return f"<table>{''.join(lines)}</table>"
+    return tag("table", *lines)
 
 
-def _row_html(tag: str, row: Sequence[str]) -> str:
-    cells = [f"<{tag}>{markup_text(cell)}</{tag}>" for cell in row]
-    return f"<tr>{''.join(cells)}</tr>"
+def _row_html(kind: str, row: Sequence[str]) -> Markup:
+    return tag("tr", *(tag(kind, cell) for cell in row))
 
 
-def page(title: str, parts: Sequence[str]) -> str:
-    """A whole page of these parts, which are HTML; empty ones are left out."""
+def page(title: str, parts: Sequence[Markup]) -> str:
+    """Return a whole page of these parts; empty ones are left out."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -1,4 +1,4 @@
-"""A check of a cluster and the record of a repair as web pages that need nothing else; whatever was said is escaped."""
+"""A check of a cluster and the record of a repair as web pages that need nothing else; all text is escaped."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.facts import ClusterFacts, CorosyncConf
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
 from provisioner.report.cluster_picture import node_names, picture, state_of
+from provisioner.report.elements import NOTHING, Markup, quiet, tag
 from provisioner.report.page import page, table_html
-from provisioner.report.style import duration_text, markup_text
+from provisioner.report.style import duration_text
 
 MOODS = {
     Condition.HEALTHY: "good",
@@ -35,9 +36,9 @@ UNKNOWN = "-"
 def check_html(facts: ClusterFacts, findings: Sequence[Diagnosis], at: str) -> str:
     """What the check saw ``at`` a time (ISO 8601): a picture, a row for each node, each finding with its evidence."""
     parts = [
-        f'<p class="dim">{markup_text(at)}, asked: {markup_text(facts.asked)}</p>',
+        quiet(at, ", asked: ", facts.asked),
         picture(facts),
-        "<h2>Nodes</h2>",
+        tag("h2", "Nodes"),
         table_html(NODE_HEAD, [_node_row(facts, name) for name in node_names(facts)]),
         *_section("Findings", map(_finding, findings)),
     ]
@@ -63,55 +64,53 @@ def record_html(record: Record) -> str:
     return page(f"{record.runbook}: {record.node or record.lead}", parts)
 
 
-def _section(title: str, items: Iterable[str]) -> list[str]:
-    return [f"<h2>{title}</h2>", *items]
+def _section(title: str, items: Iterable[Markup]) -> list[Markup]:
+    return [tag("h2", title), *items]
 
 
-def _error(error: str) -> str:
-    return f'<section class="item bad"><p>{markup_text(error)}</p></section>' if error else ""
+def _item(mood: str, *parts: Markup) -> Markup:
+    return tag("section", *parts, class_=f"item {mood}")
 
 
-def _outcome(record: Record) -> str:
+def _error(error: str) -> Markup:
+    return _item("bad", tag("p", error)) if error else NOTHING
+
+
+def _outcome(record: Record) -> Markup:
     if record.error:
-        return '<p class="bad">It did not come to its end.</p>'
+        return tag("p", "It did not come to its end.", class_="bad")
     if record.ended:
-        return '<p class="good">Done.</p>'
-    return '<p class="mind">It has no end: the run was cut off.</p>'
+        return tag("p", "Done.", class_="good")
+    return tag("p", "It has no end: the run was cut off.", class_="mind")
 
 
-def _finding(finding: Diagnosis) -> str:
-    name = f"<strong>{markup_text(finding.node or 'cluster')}: {markup_text(finding.condition.value)}</strong>"
-    parts = [f"<p>{name} {markup_text(finding.message)}</p>"]
+def _finding(finding: Diagnosis) -> Markup:
+    name = tag("strong", f"{finding.node or 'cluster'}: {finding.condition.value}")
+    parts = [tag("p", name, " ", finding.message)]
     if finding.evidence:
-        evidence = "\n".join(finding.evidence)
-        parts.append(f"<pre>{markup_text(evidence)}</pre>")
+        parts.append(tag("pre", "\n".join(finding.evidence)))
     if finding.advice:
-        parts.append(f"<p>What to do: {markup_text(finding.advice)}</p>")
+        parts.append(tag("p", "What to do: ", finding.advice))
     if finding.runbook:
-        parts.append(f'<p class="dim">Runbook: {markup_text(finding.runbook)}</p>')
-    mood = MOODS.get(finding.condition, "bad")
-    return f'<section class="item {mood}">{"".join(parts)}</section>'
+        parts.append(quiet("Runbook: ", finding.runbook))
+    return _item(MOODS.get(finding.condition, "bad"), *parts)
 
 
-def _step(number: int, step: StepRecord) -> str:
-    status = f"<span>({markup_text(step.status.value)})</span>"
-    parts = [
-        f"<p><strong>{number}. {markup_text(step.id)}</strong> {status}</p>",
-        f'<p class="dim">{markup_text(step.does)}</p>',
-    ]
+def _step(number: int, step: StepRecord) -> Markup:
+    status = tag("span", f"({step.status.value})")
+    parts = [tag("p", tag("strong", f"{number}. {step.id}"), " ", status), quiet(step.does)]
     if step.message:
-        parts.append(f"<p>{markup_text(step.message)}</p>")
+        parts.append(tag("p", step.message))
     parts += map(_command, step.commands)
-    mood = STATUS_MOODS.get(step.status, "mind")
-    return f'<section class="item {mood}">{"".join(parts)}</section>'
+    return _item(STATUS_MOODS.get(step.status, "mind"), *parts)
 
 
-def _command(command: CommandRecord) -> str:
+def _command(command: CommandRecord) -> Markup:
     code = "not known" if command.code is None else str(command.code)
     head = f"{command.host}$ {shlex.join(command.argv)}"
     end = f"exit code {code}, {duration_text(command.elapsed_s)}"
-    output = f"{markup_text(command.output.rstrip())}\n" if command.output.strip() else ""
-    return f'<pre>{markup_text(head)}\n{output}<span class="dim">{markup_text(end)}</span></pre>'
+    output = f"{command.output.rstrip()}\n" if command.output.strip() else ""
+    return tag("pre", f"{head}\n{output}", tag("span", end, class_="dim"))
 
 
 def _node_row(facts: ClusterFacts, name: str) -> tuple[str, ...]:

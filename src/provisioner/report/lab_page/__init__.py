@@ -1,19 +1,19 @@
 """A lab on one web page that needs nothing else: warnings first, then what it is made of, with the evidence.
 
-``content`` (the values), ``elements`` (HTML that escapes), ``style`` (the sheet), and a module for each part of the
-page: ``warnings``, ``topology``, ``services``, ``cards``, ``routes``, ``measurements``, ``changes``, ``clients``.
+``content`` (the values), ``style`` (the sheet), and a module for each part of the page:
+``warnings``, ``topology``, ``services``, ``cards``, ``routes``, ``measurements``, ``changes``, ``clients``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from provisioner.report.elements import Markup, moment, quiet, section, tag
 from provisioner.report.graph.elements import escaped as in_picture
 from provisioner.report.lab_page.cards import cards
 from provisioner.report.lab_page.changes import changes
 from provisioner.report.lab_page.clients import clients
 from provisioner.report.lab_page.content import Asked, Clients, LabContent, Pending
-from provisioner.report.lab_page.elements import Markup, moment, quiet, section, tag
 from provisioner.report.lab_page.measurements import measurements
 from provisioner.report.lab_page.routes import routes
 from provisioner.report.lab_page.services import services

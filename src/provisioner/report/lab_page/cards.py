@@ -9,8 +9,8 @@ from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured, identity_of
 from provisioner.loads.refusals import mib
+from provisioner.report.elements import NOTHING, Markup, join, moment, opened, quiet, state, table, tag
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import NOTHING, Markup, join, moment, opened, quiet, state, table, tag
 
 COLOURS = 6
 HEIGHT = 30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from provisioner.report.elements import Markup, moment, opened, quiet, state, table, tag
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, moment, opened, quiet, state, table, tag
 from provisioner.values.state import Run
 
 

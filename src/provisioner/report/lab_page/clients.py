@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.report.client import CLIENTS, client_text
+from provisioner.report.elements import Markup, moment, opened, quiet, state, tag, wide
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, moment, opened, quiet, state, tag, wide
 
 
 def clients(content: LabContent) -> Iterator[Markup]:

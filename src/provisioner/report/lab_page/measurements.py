@@ -9,9 +9,9 @@ from provisioner.measuring.engine_bench import words_of
 from provisioner.measuring.history import Result, differences
 from provisioner.measuring.results import Kept
 from provisioner.measuring.series import Interval, Series
+from provisioner.report.elements import Markup, moment, opened, quiet, state, table, tag, wide
 from provisioner.report.engine_bench import number_text
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, moment, opened, quiet, state, table, tag, wide
 from provisioner.report.lab_page.plots import Point, history_plot
 from provisioner.report.lab_page.style import without_style
 from provisioner.report.probe_picture import memory_of, tries_svg

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from provisioner.report.axes import ticks
+from provisioner.report.elements import Markup, tag
 from provisioner.report.engine_bench import number_text
-from provisioner.report.lab_page.elements import Markup, tag
 
 WIDTH, HEIGHT = 480, 190
 LEFT, RIGHT, TOP, BOTTOM = 62, 462, 12, 152

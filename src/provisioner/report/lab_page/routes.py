@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from provisioner.report.elements import Markup, join, moment, quiet, state, table
 from provisioner.report.graph.topology import Edge
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, join, moment, quiet, state, table
 from provisioner.values.facts import ASLEEP, BUSY
 from provisioner.values.state import ServiceStatus
 

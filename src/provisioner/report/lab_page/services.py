@@ -6,9 +6,9 @@ import base64
 from collections.abc import Iterator
 
 from provisioner.proofs import Proved
+from provisioner.report.elements import Markup, join, moment, opened, quiet, state, table, tag
 from provisioner.report.graph.topology import Box, Service
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, join, moment, opened, quiet, state, table, tag
 from provisioner.report.status import shown_text
 from provisioner.report.style import count_text, duration_text
 from provisioner.values.address import Address

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from provisioner.report.elements import Markup, tag
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, tag
 from provisioner.report.lab_page.warnings import all_warnings
 from provisioner.values.state import Status
 

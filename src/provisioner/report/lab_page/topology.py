@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from provisioner.report.elements import Markup, moment, opened, quiet, tag, wide
 from provisioner.report.graph import graph_svg, graph_text
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, moment, opened, quiet, tag, wide
 from provisioner.report.lab_page.style import without_style
 
 LEGIBLE = 1500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provisioner.loads.refusals import mib
+from provisioner.report.elements import Markup, join, moment, quiet, state, tag
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, join, moment, quiet, state, tag
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import ContainerStatus, Status

@@ -1,4 +1,4 @@
-"""Pieces of the page: elements that escape whatever they are given, times, tables, and lines that open."""
+"""Pieces of web pages: elements that escape whatever they are given, times, tables, and lines that open."""
 
 from __future__ import annotations
 
