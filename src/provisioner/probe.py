@@ -14,7 +14,7 @@ from typing import Any
 from provisioner import agent
 from provisioner.agent_answers import DamagedAnswerError, look_answer, stamp_answer
 from provisioner.providers.base import Looked, Provider
-from provisioner.stamp import change_text, owner, stamp_for
+from provisioner.stamp import owner, stamp_for, texts_of
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError
 from provisioner.values.facts import (
@@ -34,13 +34,12 @@ from provisioner.values.facts import (
     Verdict,
     of_kind,
 )
-from provisioner.values.plain_data import answer_value
+from provisioner.values.plain_data import Foreign, answer_value, foreign
 from provisioner.values.state import Execution, Instance
 
 TIMEOUT_S = 30.0
 FULL_TIMEOUT_S = 3600.0
 """Every byte of every model is read."""
-DETAILS_CHARACTERS = 2000
 EXCERPT_BYTES = 200
 NO_PYTHON = {126: "python3 cannot be run", 127: "python3 is missing"}
 """What an exit code of the call itself says."""
@@ -120,7 +119,7 @@ def _written(name: str, answer: Answer) -> list[Unstamped | Unmended]:
     unmended: list[Unstamped | Unmended] = []
     for role, changes in answer["unmended"].items():
         if changes:
-            unmended.append(Unmended(Address.of(name, role), tuple(change_text(*change) for change in changes)))
+            unmended.append(Unmended(Address.of(name, role), texts_of(changes)))
     return unmended
 
 
@@ -198,7 +197,7 @@ def _answer(name: str, ran: Execution, asked: Mapping[str, Any]) -> Answer:
         return _unreadable(name, b"python3 said nothing")
     schema = {"look": look_answer, "stamp": stamp_answer}[asked["do"]]
     try:
-        return schema(answer_value(ran.stdout), asked)
+        return foreign(schema(answer_value(ran.stdout), asked))
     except DamagedAnswerError as error:
         return _damaged(name, str(error))
     except ValueError as error:
@@ -214,7 +213,7 @@ def agent_text() -> bytes:
 def _unreadable(name: str, words: bytes) -> ProviderError:
     return ProviderError(
         f"Unable to look into container {name}",
-        details=words.decode(errors="replace").strip()[-DETAILS_CHARACTERS:],
+        details=Foreign.of_output(words),
         resolution=f"Look at it with: provision exec {name}",
     )
 
@@ -222,7 +221,7 @@ def _unreadable(name: str, words: bytes) -> ProviderError:
 def _damaged(name: str, words: str) -> ProviderError:
     return ProviderError(
         f"Unable to look into container {name}: its answer is damaged",
-        details=" ".join(words.split()),
+        details=Foreign(" ".join(words.split())),
         resolution=f"Something in {name} answers in the place of python3; no other container is touched by it. "
         f"See: provision exec {name} -- sh -c 'command -v python3; dpkg --verify'",
     )

@@ -6,7 +6,7 @@ The container's side, and the functions that both sides share, are in ``agent``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,12 +23,15 @@ from provisioner.values.facts import (
     UnitState,
     by_address,
 )
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
 PROCESSOR = "processor_flags"
 """An option that nobody writes: what the host says that its processor can do."""
+MOST_NAMED = 20
+"""A container may say that 100,000 things have changed."""
 _NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
@@ -62,7 +65,7 @@ def _reason_of_all(instance: Instance, facts: Collection[ContainerFact]) -> str:
     silent = by_address(facts, Silent).get(container)
     if silent is None:
         return ""
-    return f"it cannot be looked into: {' '.join((silent.error.details or silent.error.message).split())}"
+    return Foreign(f"it cannot be looked into: {' '.join((silent.error.details or silent.error.message).split())}")
 
 
 def stamp_for(service: Service, lab: str, salt: str) -> dict[str, Any]:
@@ -77,9 +80,13 @@ def stamp_for(service: Service, lab: str, salt: str) -> dict[str, Any]:
     }
 
 
-def change_text(kind: str, name: str, words: str) -> str:
-    """A change of something that is managed, as the container's side tells it."""
-    return f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}"
+def texts_of(changes: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return changes of what is managed in words, each given as kind, name and words; of many the first ones."""
+    texts = []
+    for kind, name, words in changes[:MOST_NAMED]:
+        texts.append(f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}")
+    left = len(changes) - MOST_NAMED
+    return (*texts, f"and {left} more") if left > 0 else tuple(texts)
 
 
 def has_same_wishes(service: Service, facts: Iterable[ContainerFact]) -> bool:
@@ -133,8 +140,7 @@ def _stamp_reasons(service: Service, stamp: RoleStamp | None) -> Iterator[str]:
         yield stamp.problem
     else:
         yield from _changed_inputs(service, stamp, inputs_of(service))
-        for kind, name, words in stamp.changed:
-            yield change_text(kind, name, words)
+        yield from texts_of(stamp.changed)
 
 
 def _running_reasons(service: Service, unit: UnitState | None, health: Health | None) -> Iterator[str]:

@@ -243,6 +243,14 @@ def test_what_a_failing_plan_says_leaves_its_block_and_the_log_to_nobody(api: Ap
     assert "`````text\n````\n@all" in api.own_bodies()[0]
 
 
+def test_no_run_of_backticks_is_too_long_for_a_fence_and_nothing_steers_a_terminal(api: Api, job: Job) -> None:
+    job.provision("printf '%0300d\\n@all \\302\\2332J \\342\\200\\256\\n' 0 | tr 0 '`' >&2; exit 70")
+    ended = job.run()
+    body = api.own_bodies()[0]
+    assert "```text\n…\n@all" in body
+    assert not {"\x9b", "\u202e"} & set(body + ended.stdout)
+
+
 def test_exit_code_2_without_a_plan_is_a_failure(api: Api, job: Job) -> None:
     job.provision("exit 2")
     assert job.run().returncode == 2

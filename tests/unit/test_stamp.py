@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.stamp import has_same_wishes, reasons_to_run, stamp_for
+from provisioner.stamp import MOST_NAMED, has_same_wishes, reasons_to_run, stamp_for
 from provisioner.values.address import Address
 from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, UnitState
 from provisioner.values.state import Instance, Managed, Secret, Service
@@ -127,6 +127,12 @@ def test_who_has_run_it_is_no_input() -> None:
 def test_what_changed_in_the_container_is_named() -> None:
     drift = [["paths", "/etc/engine", "edited"], ["packages", "x", "is gone"], ["units", "e", "state is failed"]]
     assert why(changed=drift)["box/engine"] == ("/etc/engine: edited", "package x: is gone", "unit e: state is failed")
+
+
+def test_of_many_changes_the_first_are_named_and_the_others_counted() -> None:
+    many = [("paths", f"/etc/{number}", "edited") for number in range(MOST_NAMED + 3)]
+    assert why(changed=many)["box/engine"][-2:] == (f"/etc/{MOST_NAMED - 1}: edited", "and 3 more")
+    assert why(changed=many[:MOST_NAMED])["box/engine"][-1] == f"/etc/{MOST_NAMED - 1}: edited"
 
 
 def test_a_service_that_does_not_work_has_to_be_run() -> None:

@@ -277,11 +277,12 @@ def body_of(planned: Planned, marker: str) -> str:
     """The comment: the plan, or that there is none and why."""
     if not planned.has_failed:
         return f"{marker}\n{planned.markdown}"
-    longest = max((len(run) for run in re.findall("`+", planned.errors)), default=0)
+    errors = re.sub("`{99,}", "…", planned.errors.strip())  # GitHub takes a fence for one of 255 at most
+    longest = max((len(run) for run in re.findall("`+", errors)), default=0)
     fence = "`" * max(3, longest + 1)
     return (
         f"{marker}\n### The plan failed\n\n`provision plan` ended with exit code {planned.code}, and there is no plan."
-        f"\n\n{fence}text\n{planned.errors.strip()}\n{fence}\n"
+        f"\n\n{fence}text\n{errors}\n{fence}\n"
     )
 
 
@@ -306,7 +307,7 @@ def plan(file: str, environment: Mapping[str, str]) -> Planned:
 
 def printable(text: str) -> str:
     """The text without what steers a terminal."""
-    return re.sub(r"[^\S\n]|[\x00-\x09\x0b-\x1f\x7f]", " ", text)
+    return "".join(character if character == "\n" or character.isprintable() else " " for character in text)
 
 
 def tell(text: str) -> None:

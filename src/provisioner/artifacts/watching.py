@@ -17,6 +17,7 @@ from typing import Self
 from provisioner.providers.base import Provider
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Artifact
 
 PERIOD_S = 2.0
@@ -120,7 +121,7 @@ class _Watch:
             return last_count(done.stdout)
         if _MISSING in done.stderr:
             return None
-        details = done.stderr.decode(errors="replace").strip() or f"tail ended with {done.returncode}"
+        details = Foreign.of_output(done.stderr) or f"tail ended with {done.returncode}"
         raise ProviderError(f"Unable to read {log} in container {builder}", details=details)
 
     def _complain(self, error: ProvisionError) -> bool:

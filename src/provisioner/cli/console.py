@@ -137,12 +137,11 @@ class Console:
 
     def prompt(self, question: str) -> None:
         """A question, the cursor left behind it."""
-        sys.stdout.write(question)
-        sys.stdout.flush()
+        self._write(question, sys.stdout, end="")
 
     def draw(self, text: str) -> None:
         """Text that steers the terminal, written at once and without the end of a line."""
-        self._write(text, sys.stdout, end="")
+        self._write(text, sys.stdout, end="", steers=True)
 
     def fail(self, error: ProvisionError, code: ExitCode | None = None) -> int:
         """Say the error and give its exit code."""
@@ -213,12 +212,14 @@ class Console:
             self._write(lines.version_line(), sys.stdout)
         self._write(text, sys.stdout)
 
-    def _write(self, text: str, stream: TextIO, end: str = "\n") -> None:
+    def _write(self, text: str, stream: TextIO, end: str = "\n", *, steers: bool = False) -> None:
         if self._hidden:
             from provisioner.values.masking import MASK
 
             for value in self._hidden:
                 text = text.replace(value, MASK)
+        if not steers:  # whatever others chose of it
+            text = self._style(stream).harmless(text)
         with self._lock:
             if self._progress is not None and self._progress.print_above(text):
                 return

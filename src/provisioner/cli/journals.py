@@ -21,6 +21,7 @@ from provisioner.unit_journals import plain_line
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError, ProviderError
 from provisioner.values.events import Diagnostic
+from provisioner.values.plain_data import Foreign
 from provisioner.values.work_folders import by_age
 
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
@@ -163,7 +164,7 @@ def _check(source: Source, code: int, said: bytes) -> None:
     if code:
         raise ProviderError(
             f"Unable to read the log of {source.address}",
-            details=said.decode(errors="replace").strip() or f"journalctl ended with {code}",
+            details=Foreign.of_output(said) or f"journalctl ended with {code}",
         )
 
 

@@ -18,6 +18,7 @@ from provisioner.lab.opening import Lab
 from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
 from provisioner.services import knowledge_of
 from provisioner.values.errors import ExitCode, InputError, PreflightError, ProvisionError
+from provisioner.values.plain_data import Foreign
 
 PROTOCOL = "rdp"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -72,7 +73,7 @@ def _fingerprint(session: Session, lab: Lab, desktop: Desktop) -> str:
     if told.returncode:
         raise PreflightError(
             f"Unable to read the certificate of {desktop.name}",
-            details=told.stderr.decode(errors="replace").strip(),
+            details=Foreign.of_output(told.stderr),
             resolution=f"Run: provision up {lab.loaded.path} {desktop.name}",
         )
     found = FINGERPRINT.search(told.stdout.decode(errors="replace"))

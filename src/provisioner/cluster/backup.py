@@ -16,6 +16,7 @@ from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.facts import Guest
 from provisioner.repair.pmxcfs_files import read_guests
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 
 SUMS = "SHA256SUMS"
 DATABASE, TREE = "config.db", "etc-pve.tar"
@@ -172,6 +173,6 @@ def _digest(file: Path) -> str:
 def _failed(shell: Shell, said: bytes) -> ProviderError:
     return ProviderError(
         f"Unable to save the cluster's files of {shell.destination}",
-        details=said.decode(errors="replace").strip(),
+        details=Foreign.of_output(said),
         resolution="Nothing was changed on it. A repair without a backup is not begun.",
     )

@@ -9,6 +9,7 @@ from provisioner.repair.forgetting import Sign
 from provisioner.repair.leftovers import Leftovers, leftovers_from
 from provisioner.values import paths
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 
 SIGNS_TIMEOUT_S = 60.0
 LEFTOVERS_TIMEOUT_S = 60.0
@@ -46,6 +47,6 @@ def _answer(shell: Shell, program: str, script: str, arguments: Sequence[str], t
     if done.returncode:
         raise ProviderError(
             f"Unable to look around on {shell.destination} ({script})",
-            details=done.stderr.decode(errors="replace").strip(),
+            details=Foreign.of_output(done.stderr),
         )
     return done.stdout.decode(errors="replace")

@@ -6,6 +6,7 @@ from provisioner.cluster.reaching import Reach
 from provisioner.repair.readiness import Readiness, fingerprints, missing_programs, root_login, ssh_refusal
 from provisioner.values import paths
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 
 TIMEOUT_S = 60.0
 
@@ -22,6 +23,6 @@ def _said(node: Reach, other: str) -> str:
     script = (paths.data() / "cluster" / "ready.sh").read_text(encoding="utf-8")
     done = node.shell.run(["sh", "-c", script, "ready", other], timeout_s=TIMEOUT_S)
     if done.returncode:
-        words = done.stderr.decode(errors="replace").strip()
+        words = Foreign.of_output(done.stderr)
         raise ProviderError(f"Unable to ask {node.name} whether it is ready", details=words)
     return done.stdout.decode(errors="replace")

@@ -10,6 +10,7 @@ from provisioner.cluster.backup import SUMS, require_whole, sums_of
 from provisioner.cluster.runs import REMOTE
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 
 FILES = ("config.db", "config.db-wal", "corosync.conf", "authkey")
 TIMEOUT_S = 180.0
@@ -66,7 +67,7 @@ def put_back(shell: Shell, backup: Path, name: str) -> str:
     if done.returncode:
         raise ProviderError(
             f"Unable to bring back the cluster files of {shell.destination}",
-            details=done.stderr.decode(errors="replace").strip(),
+            details=Foreign.of_output(done.stderr),
             resolution="The same command may be run again; the backup is as it was.",
         )
     return done.stdout.decode(errors="replace").strip()

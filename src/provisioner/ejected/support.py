@@ -46,6 +46,7 @@ SUPPORT = {
         "module_server/server",
         "module_server/start",
         "module_server/stop",
+        "values/plain_data",
         "values/declared",
         "values/state",
         "values/address",

@@ -114,7 +114,7 @@ def line_of(result: Result) -> str:
         "series": series,
     }
     said |= {"cold": {**result.cold}} if result.cold else {}
-    return json.dumps(said, ensure_ascii=False)
+    return json.dumps(said)
 
 
 def result_in(line: str) -> Result:

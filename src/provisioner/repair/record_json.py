@@ -14,7 +14,7 @@ from provisioner.values.plain_data import json_value
 
 def record_json(record: Record) -> str:
     """The whole record, readable, with a newline at its end."""
-    return json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(asdict(record), indent=2) + "\n"
 
 
 def record_of(text: str) -> Record:

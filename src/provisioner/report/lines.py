@@ -27,13 +27,8 @@ def event_line(event: Any) -> str:
 
 
 def json_line(kind: str, content: Mapping[str, Any]) -> str:
-    """A line of the stream, its type first."""
-    return json.dumps({"type": kind, **plain_value(content)}, ensure_ascii=False)
-
-
-def escaped(text: str) -> str:
-    """``text`` as it looks inside a line."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+    """A line of the stream, its type first; in ASCII, so that no text of others steers the terminal of who reads it."""
+    return json.dumps({"type": kind, **plain_value(content)})
 
 
 def event_type(event: object) -> str:

@@ -102,7 +102,7 @@ def count_line(plan: Plan) -> str:
 def attribute_text(name: str, value: Any) -> str:
     """One attribute's value in the words of the file."""
     write = _WRITERS.get(name, _setting_text)
-    return write(value)
+    return safe_line(write(value))
 
 
 def _cpu_text(value: Any) -> str:

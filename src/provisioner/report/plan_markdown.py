@@ -2,66 +2,75 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from provisioner.plan import Action, Change, Plan
 from provisioner.report.plan import NO_CHANGES, OUTCOMES, change_text, count_line, thing_of
 from provisioner.report.style import safe_line
+from provisioner.values.plain_data import Foreign
 
 LOSING: tuple[Action, ...] = ("replace", "delete")
-_SPEAKING = re.compile(r"[`*_\[\]<>#@|~&!\\$:{}]")
-"""What means something in Markdown, or has the host of the repository call people, issues and addresses."""
 _MARKS = {"+": "+", "-": "-", "~": "!", "-/+": "!"}
 """How a block of the language ``diff`` colours a line, by the sign in the plan's own text."""
 LONGEST = 60_000
 """Characters: GitHub takes 65,536 in a comment, GitLab a million."""
+_OF_TABLE = 40_000
+_OF_NAMES = 5000
+"""Characters of these at most, so that none of them takes all of the comment."""
 
 
 def plan_markdown(plan: Plan, lab: str) -> str:
-    """The plan as Markdown. Nothing that others chose, names and reasons, can be more than text in it."""
+    """Return the plan as Markdown; every value in it is code, so that none can be markup, a link or a call."""
     head = [f"### Plan of {_code(lab)}", NO_CHANGES if plan.is_empty else count_line(plan)]
-    lost = [_code(change.target) for change in plan.changes if change.action in LOSING]
+    lost = [change.target for change in plan.changes if change.action in LOSING]
     if lost:
-        head.append(f"> **What is in it is lost:** {', '.join(lost)}")
+        head.append(f"> **What is in it is lost:** {_names(lost)}")
     if plan.changes:
         head.append(_table(plan.changes))
     if plan.orphans:
-        names = (_code(instance.name) for instance in plan.orphans)
-        head.append(f"Of this lab, not in the file, and kept: {', '.join(names)}")
+        names = (instance.name for instance in plan.orphans)
+        head.append(f"Of this lab, not in the file, and kept: {_names(names)}")
     if plan.leftovers:
-        head.append(f"No longer in the file, and still running: {', '.join(map(_code, plan.leftovers))}")
+        head.append(f"No longer in the file, and still running: {_names(plan.leftovers)}")
     text = "\n\n".join(head)
     if not plan.changes:
         return text
     return f"{text}\n\n{_details(plan.changes, LONGEST - len(text))}"
 
 
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(_fitting(list(map(_code, names)), _OF_NAMES, "and {} more: run provision plan"))
+
+
 def _table(changes: Iterable[Change]) -> str:
-    rows = ["| what | happens | why | meanwhile |", "|---|---|---|---|"]
+    rows = []
     for change in changes:
         cells = (
             f"{thing_of(change)} {_code(change.target)}",
-            _text(OUTCOMES[change.action]),
-            _text(change.reason),
-            _text(change.meanwhile),
+            OUTCOMES[change.action],
+            _code(change.reason),
+            _code(change.meanwhile),
         )
         rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+    shown = _fitting(rows, _OF_TABLE, "| and {} more: run provision plan |")
+    return "\n".join(["| what | happens | why | meanwhile |", "|---|---|---|---|", *shown])
 
 
 def _details(changes: Iterable[Change], room: int) -> str:
-    lines = [line for change in changes for line in _diff_lines(change)]
-    kept: list[str] = []
-    for number, line in enumerate(lines):
+    lines = [line.replace("`", "'") for change in changes for line in _diff_lines(change)]
+    text = "\n".join(_fitting(lines, room, "  and {} lines more: run provision plan"))
+    return f"<details><summary>Every attribute</summary>\n\n```diff\n{text}\n```\n\n</details>"
+
+
+def _fitting(lines: Sequence[str], room: int, more: str) -> list[str]:
+    """Return the first lines that fit into ``room`` characters, and ``more`` with the number of the others."""
+    fitting: list[str] = []
+    for line in lines:
         room -= len(line) + 1
         if room < 0:
-            kept.append(f"  and {len(lines) - number} lines more: run provision plan")
-            break
-        kept.append(line)
-    text = "\n".join(kept)
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"<details><summary>Every attribute</summary>\n\n{fence}diff\n{text}\n{fence}\n\n</details>"
+            return [*fitting, more.format(len(lines) - len(fitting))]
+        fitting.append(line)
+    return fitting
 
 
 def _diff_lines(change: Change) -> Iterator[str]:
@@ -76,18 +85,10 @@ def _diff_lines(change: Change) -> Iterator[str]:
 
 
 def _code(value: object) -> str:
-    """``value`` as a span of code, whatever is in it."""
-    text = safe_line(value).replace("|", "\\|")  # which tables take for the end of a cell, also in code
-    fence = "`" * (_longest_run(text) + 1)
-    space = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{space}{text}{space}{fence}"
+    """Return ``value`` as a span of code, whatever is in it; nothing for nothing.
 
-
-def _text(value: object) -> str:
-    """``value`` as words that mean nothing but themselves."""
-    return _SPEAKING.sub(lambda found: f"&#{ord(found[0])};", safe_line(value))
-
-
-def _longest_run(text: str) -> int:
-    """The longest run of backticks."""
-    return max((len(run) for run in re.findall("`+", text)), default=0)
+    A pipe ends the cell of a table also in code. Nothing can stand for a backtick in code, and a fence longer than any
+    run of them is none from 80 on.
+    """
+    text = Foreign(safe_line(value)).replace("|", "\\|").replace("`", "'")
+    return f"`{text}`" if text else ""

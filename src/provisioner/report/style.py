@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provisioner.values.quantities import size_text
 
 _RESET = "\033[0m"
-_CODES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m"}
+_CODES = {
+    "bold": "\033[1m",
+    "dim": "\033[2m",
+    "red": "\033[31m",
+    "green": "\033[32m",
+    "yellow": "\033[33m",
+    "cyan": "\033[36m",
+}
+_OWN_CODES = re.compile(f"({'|'.join(map(re.escape, (_RESET, *_CODES.values())))})")
 _PADDING = "  "
 _SHORT_S = 10.0
 
@@ -26,19 +35,24 @@ class Style:
         codes = "".join(_CODES[name] for name in names)
         return codes + text + _RESET
 
+    def harmless(self, text: str) -> str:
+        """Return the text with nothing in it that steers a terminal but the colours that ``paint`` gives."""
+        parts = _OWN_CODES.split(text) if self.color else [text]
+        parts[::2] = map(safe_text, parts[::2])
+        return "".join(parts)
+
 
 PLAIN = Style()
 
 
 def safe_text(value: object) -> str:
     """``value`` as text in which control characters are written out: a name must not move the user's cursor."""
-    return "".join(map(_safe_character, str(value)))
+    text = str(value)
+    if text.isprintable():
+        return text
+    from provisioner.values.plain_data import written_out  # most lines need no more
 
-
-def _safe_character(character: str) -> str:
-    if character.isprintable() or character in "\n\t":
-        return character
-    return ascii(character)[1:-1]
+    return written_out(text)
 
 
 def safe_line(value: object) -> str:

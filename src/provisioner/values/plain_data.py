@@ -1,14 +1,16 @@
 """JSON, YAML and TOML that came from outside, as plain values: whatever is wrong with a text is a ``ValueError``.
 
 The parsers themselves raise a dozen other errors, such as ``RecursionError`` for 20,000 brackets.
+Text from outside that people read is ``Foreign``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from typing import Any, NoReturn
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, Self
 
 DEEPEST = 64
 """Lists and objects within each other; an answer that we ask for has less than ten."""
@@ -16,6 +18,60 @@ DIGITS = 18
 """More than any count of bytes has."""
 _TOO_DEEP = "it is nested too deeply"
 _DEEPEST = 100
+LONGEST = 500
+"""Characters; what is said of one thing is a line."""
+MOST_OF_AN_OUTPUT = 4000
+"""The same of what a command wrote."""
+_LEFT_OUT = " … "
+_DOUBTFUL = re.compile(r"[^\n\t -~]+")
+
+
+class Foreign(str):
+    r"""Text that a container, a hub, an image, a registry or a node chose.
+
+    What cannot be printed is written out ("\x1b"), but for line ends and tabs. Of more than ``longest`` characters the
+    middle is left out.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str, longest: int = LONGEST) -> Self:
+        """Make harmless text of any."""
+        head, tail = written_out(text[:longest]), written_out(text[-longest:])
+        if len(text) <= longest and len(head) <= longest:
+            return super().__new__(cls, head)
+        half = (longest - len(_LEFT_OUT)) // 2
+        head, tail = head[:half], tail[-half:]
+        if "\n" in head and "\n" in tail:  # a secret that is cut through would not be found any more
+            head, tail = head[: head.rindex("\n") + 1], tail[tail.index("\n") :]
+        return super().__new__(cls, f"{head}{_LEFT_OUT}{tail}")
+
+    @classmethod
+    def of_output(cls, output: bytes) -> Self:
+        """Return what a command wrote, without blanks around it."""
+        return cls(output.decode(errors="replace").strip(), MOST_OF_AN_OUTPUT)
+
+
+def foreign(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer with ``Foreign`` in the place of each text at any depth; keys stay as they are."""
+    return {key: _foreign(value) for key, value in answer.items()}
+
+
+def _foreign(value: Any) -> Any:
+    if isinstance(value, str):
+        return Foreign(value)
+    if isinstance(value, dict):
+        return foreign(value)
+    return list(map(_foreign, value)) if isinstance(value, list) else value
+
+
+def written_out(text: str) -> str:
+    """Return the text with escapes in the place of what cannot be printed, but for line ends and tabs."""
+    return _DOUBTFUL.sub(lambda found: "".join(map(_written_out, found[0])), text)
+
+
+def _written_out(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]
 
 
 def json_value(text: str | bytes) -> Any:

@@ -26,7 +26,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError
 from provisioner.values.events import ApplyProgress, Check
 from provisioner.values.facts import ContainerFact, Health, UnitState, of_kind
-from provisioner.values.plain_data import answer_value
+from provisioner.values.plain_data import Foreign, answer_value, foreign
 from provisioner.values.state import Execution, Finding, Instance
 from provisioner.workflow.addressing import lan_address
 from provisioner.workflow.effects import Effects
@@ -34,7 +34,6 @@ from provisioner.workflow.surveying import is_running, survey
 
 SPARE_S = 30.0
 """So much longer than its requests may take, a look into a container may take."""
-DETAILS_CHARACTERS = 500
 
 Answer = dict[str, Any] | str
 """What a container said, or why it did not."""
@@ -145,10 +144,10 @@ def _asked_inside(
 def _answer(ran: Execution, asked: Mapping[str, Any]) -> Answer:
     """What a container said, where that is what was asked."""
     if ran.returncode:
-        said = ran.stderr.decode(errors="replace").strip()[-DETAILS_CHARACTERS:]
+        said = Foreign.of_output(ran.stderr)
         return f"python3 ended with {ran.returncode}: {said or 'it said nothing'}"
     try:
-        return openings_answer(answer_value(ran.stdout), asked)
+        return foreign(openings_answer(answer_value(ran.stdout), asked))
     except (DamagedAnswerError, ValueError) as error:
         return f"its answer is damaged: {error}"
 

@@ -19,7 +19,7 @@ from provisioner.services.base import EngineBench
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
-from provisioner.values.plain_data import answer_value
+from provisioner.values.plain_data import Foreign, answer_value
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.endpoints import Load, NobodyTells
 from provisioner.workflow.engine_benching import served_there
@@ -178,7 +178,7 @@ def _spoken(speaker: Speaker, provider: Provider, ask: Ask) -> dict[str, object]
     done = provider.execute(
         speaker.container, ["python3", speaker.program], stdin=json.dumps(asked).encode(), timeout_s=ANSWER_TIMEOUT_S
     )
-    answer: dict[str, object] = {"problem": done.stderr.decode(errors="replace")}
+    answer: dict[str, object] = {"problem": Foreign.of_output(done.stderr)}
     if done.returncode == 0:
         answer = _answer(done.stdout)
     if answer["problem"]:

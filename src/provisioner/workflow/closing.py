@@ -8,6 +8,7 @@ from time import monotonic
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic
 from provisioner.values.facts import Closed, ContainerFact, of_kind
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Instance, Service
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import closable
@@ -16,7 +17,6 @@ NOT_LOADED = 5
 """So systemctl ends where there is no such unit: an earlier version made the container."""
 MARGIN_S = 60.0
 """So long systemd may take beside what the container's services drain: signing in, then running answers."""
-DETAILS_CHARACTERS = 2000
 
 
 def close(one: Instance, facts: Collection[ContainerFact], effects: Effects) -> None:
@@ -54,7 +54,7 @@ def _told(one: Instance, service: Service, action: str, effects: Effects) -> Non
             one.name, ["systemctl", verb, "--", service.closed_by], timeout_s=2 * one.stop_s + MARGIN_S
         )
         if ran.returncode and (action, ran.returncode) != ("open", NOT_LOADED):
-            words = ran.stderr.decode(errors="replace").strip()[-DETAILS_CHARACTERS:]
+            words = Foreign.of_output(ran.stderr)
             raise ProviderError(f"systemctl {verb} {service.closed_by} ended with {ran.returncode}", details=words)
     except ProvisionError as error:
         effects.emit(ApplyErrored(target, action, error.message))

@@ -20,6 +20,7 @@ from provisioner.labfile.whole_files import replace_text, require_room
 from provisioner.plan import Change, Plan, Wishes
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
 from provisioner.values.events import Diagnostic
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Fleet, Instance, Secret
 from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects, Outcome
@@ -319,7 +320,7 @@ def _renew(container: ResolvedContainer, effects: Effects) -> None:
     if done.returncode:
         raise ProviderError(
             f"Unable to give container {container.name} keys of its own",
-            details=done.stderr.decode(errors="replace").strip(),
+            details=Foreign.of_output(done.stderr),
             resolution="The copy was deleted again. Run the same command with -v.",
         )
 

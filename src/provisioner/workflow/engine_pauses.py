@@ -26,7 +26,7 @@ from provisioner.providers.base import Provider
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress
-from provisioner.values.plain_data import answer_value
+from provisioner.values.plain_data import Foreign, answer_value
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, is_running, survey
@@ -137,7 +137,7 @@ def asked_there(
     for error in looked.failures.values():
         raise error
     (ran,) = looked.executions.values()
-    said = ran.stderr.decode(errors="replace").strip()[-500:]
+    said = Foreign.of_output(ran.stderr)
     if ran.returncode:
         raise ProviderError(f"Unable to try {what}: python3 ended with {ran.returncode}", details=said)
     try:
@@ -167,7 +167,7 @@ def _switch(engine: Engine, effects: Effects, *words: str) -> bytes:
     if ran.returncode:
         raise ProviderError(
             f"Unable to have the switch before {engine.service.address} do {words[0]!r}",
-            details=ran.stderr.decode(errors="replace").strip()[-500:],
+            details=Foreign.of_output(ran.stderr),
             resolution=f"Run: provision up {engine.container}",
         )
     return ran.stdout
@@ -180,7 +180,7 @@ def _run(engine: Engine, verb: str, effects: Effects) -> None:
         engine.container, ["systemctl", verb, "--", engine.unit], timeout_s=timeout_s
     )
     if ran.returncode:
-        words = ran.stderr.decode(errors="replace").strip()
+        words = Foreign.of_output(ran.stderr)
         raise ProviderError(f"Unable to {verb} {engine.service.address}", details=words)
 
 

@@ -21,6 +21,7 @@ from provisioner.services import knowledge_of
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import HostAnswers, HostFact
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Fleet, InstanceKind, Status
 from provisioner.workflow.surveying import kept_images
 
@@ -106,7 +107,7 @@ def _packages(there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
             continue
         seen = packages.packages_in(done.stdout.decode(errors="replace"))
         if done.returncode:
-            yield packages.unread_diagnosis(one.name, done.stderr.decode(errors="replace").strip())
+            yield packages.unread_diagnosis(one.name, Foreign.of_output(done.stderr))
         elif seen is not None:
             yield packages.packages_diagnosis(one.name, seen)
 
@@ -123,7 +124,7 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
             units = [service.page.unit for service in services if CARD in service.derived and service.page.unit]
             done = provider.execute(one.name, ["sh", "-c", SCRIPT, "sh", *units], timeout_s=LOOK_TIMEOUT_S)
             if done.returncode:
-                said = done.stderr.decode(errors="replace").strip()
+                said = Foreign.of_output(done.stderr)
                 raise ProviderError(f"Unable to look into container {one.name}", details=said)
             yield one.name, inside_in(done.stdout.decode(errors="replace"))
 

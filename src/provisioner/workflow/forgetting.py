@@ -22,6 +22,7 @@ from provisioner.repair.objections import make_forgetting
 from provisioner.repair.whereabouts import whereabouts
 from provisioner.values.errors import PreflightError, ProviderError, VerificationError
 from provisioner.values.events import ApplyProgress, Event
+from provisioner.values.plain_data import Foreign
 from provisioner.values.regular_files import text_of
 from provisioner.workflow.repairing import Hands, Where, begin, carry_out, finish
 
@@ -135,7 +136,7 @@ def _archive(guest: Guest, shell: Shell, run: Run) -> dict[str, Any]:
     file = f"/etc/pve/nodes/{guest.node}/{FOLDERS[guest.kind]}/{guest.vmid}.conf"
     done = shell.run(["cat", "--", file], timeout_s=READ_TIMEOUT_S)
     if done.returncode:
-        raise ProviderError(f"Unable to archive {file}", details=done.stderr.decode(errors="replace").strip())
+        raise ProviderError(f"Unable to archive {file}", details=Foreign.of_output(done.stderr))
     folder = run.folder / ARCHIVE / FOLDERS[guest.kind]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = os.open(folder / f"{guest.vmid}.conf", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

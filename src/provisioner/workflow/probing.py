@@ -16,6 +16,7 @@ from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService, Trial
 from provisioner.stamp import inputs_of
 from provisioner.values.errors import InputError, ProviderError
+from provisioner.values.plain_data import foreign
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.engine_pauses import (
     SPARE_S,
@@ -160,6 +161,6 @@ def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects:
     what = f"{context} tokens"
     answer = asked_there(subject, trying, asked, what, effects, within_s=LONGEST_TRY_S)
     try:
-        return trial_answer(answer, outcomes_of(asked))
+        return foreign(trial_answer(answer, outcomes_of(asked)))
     except DamagedAnswerError as error:
         raise ProviderError(f"Unable to try {what}: the answer is damaged: {error}") from error

@@ -23,7 +23,7 @@ from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
-from provisioner.values.plain_data import answer_value
+from provisioner.values.plain_data import answer_value, foreign
 from provisioner.values.state import Execution, Fleet, Instance, Status
 from provisioner.workflow.effects import Effects
 
@@ -175,7 +175,7 @@ def _answer(ran: Execution, addresses: Sequence[str]) -> dict[str, Any] | str:
         last = ran.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return f"python3 ended with {ran.returncode}: {''.join(last)[:LONGEST_WORDS]}"
     try:
-        return live_answer(answer_value(ran.stdout), addresses)
+        return foreign(live_answer(answer_value(ran.stdout), addresses))
     except (DamagedAnswerError, ValueError) as error:
         return f"its answer is damaged: {str(error)[:LONGEST_WORDS]}"
 

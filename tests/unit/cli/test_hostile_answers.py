@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -48,3 +49,24 @@ def test_nothing_is_begun_on_the_word_of_one_that_does_not_answer(world: World, 
     played = len(world.played)
     assert world.command(*verb).ended(1) == world.snapshot
     assert len(world.played) == played
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
+def test_what_a_container_says_steers_nothing_and_fills_nothing(world: World, form: Sequence[str]) -> None:
+    world.command("up", "--yes")
+    plain = world.command("plan", *form, on_terminal=True)
+    words = f"\x1b]0;mine\x07\x9b2J\u202e{'x' * 4000} @octocat"
+
+    def lies(found: Execution) -> Execution:
+        answer = json.loads(found.stdout)
+        if "stamps" in answer:
+            changed = [["paths", f"{number}{words}", words] for number in range(1000)]
+            answer["stamps"] = {role: {**stamp, "changed": changed} for role, stamp in answer["stamps"].items()}
+        return Execution(0, json.dumps(answer).encode(), b"")
+
+    hostile(world, "llama", lies)
+    answer = world.command("plan", *form, on_terminal=True)
+    assert answer.code == plain.code == 0
+    assert "x" * 100 in answer.out
+    assert not {"\x07", "\x9b", "\u202e"} & set(answer.out)
+    assert len(answer.out) < 100_000

@@ -21,7 +21,7 @@ from provisioner.models.pulled import Pulled
 from provisioner.models.registry.manifests import MEDIA_TYPE, Layer, Manifest, ManifestError, read_manifest
 from provisioner.models.registry.names import ModelName
 from provisioner.models.remote_head import LIMIT, TIMEOUT_S, NoHeadError
-from provisioner.values.plain_data import json_value
+from provisioner.values.plain_data import Foreign, json_value
 from provisioner.values.time_limits import within
 
 DEADLINE_S = 30.0
@@ -175,4 +175,4 @@ def _reason_in(content: bytes) -> str:
     why = first.get("message") if isinstance(first, dict) else page.get("error")
     if not isinstance(why, str):
         return ""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in why).split())[:MOST_OF_WHY]
+    return Foreign(" ".join(why.split()), MOST_OF_WHY)

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.values import limits
-from provisioner.values.plain_data import json_value
+from provisioner.values.plain_data import MOST_OF_AN_OUTPUT, Foreign, json_value
 
 CONNECT_TIMEOUT_S = 60.0
 BLOCK_BYTES = 1 << 18
@@ -27,7 +27,7 @@ class WireError(Exception):
     """What Incus answered instead of what was asked: the HTTP status (0: it broke off) and its own words."""
 
     def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
+        super().__init__(Foreign(text, MOST_OF_AN_OUTPUT))
         self.status = status
 
 

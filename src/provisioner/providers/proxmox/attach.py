@@ -23,6 +23,7 @@ from provisioner.providers.proxmox.pct import Call
 from provisioner.providers.proxmox.relay import Relay, Sieve
 from provisioner.providers.proxmox.shell import Shell, ssh_environment
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.signals import heard_signals
 
 INTERRUPTED = 130
@@ -101,7 +102,7 @@ def _in_streams(shell: Shell, call: Call, ends: Ends, signals: int | None, what:
         return NOBODY_READS
     code = shell.code(call.argv, outcome)
     if call.own_stderr(bytes(sieve.said)) is None:
-        raise ProviderError(what, details=outcome.stderr.decode(errors="replace").strip() or "pct exec said nothing.")
+        raise ProviderError(what, details=Foreign.of_output(outcome.stderr) or "pct exec said nothing.")
     return code
 
 
@@ -110,7 +111,7 @@ def _in_terminal(shell: Shell, call: Call, ends: Ends, signals: int | None, what
     words = call.words.encode(errors="surrogateescape")
     kept = inside.execute_call(shell, Call(call.vmid, ["sh", "-c", _KEEP]), what, stdin=words)
     if kept.returncode:
-        raise ProviderError(what, details=kept.stderr.decode(errors="replace").strip())
+        raise ProviderError(what, details=Foreign.of_output(kept.stderr))
     file = kept.stdout.decode(errors="surrogateescape").strip()
     command = f"exec {shlex.join(call.opened(file))}"
     with _restored(ends.stdin):

@@ -8,6 +8,7 @@ from provisioner.gpus.health import HostDriver, driver_in
 from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import UnavailableError
+from provisioner.values.plain_data import Foreign
 
 
 def cards(shell: Shell) -> tuple[Card, ...]:
@@ -23,6 +24,6 @@ def host_driver(shell: Shell) -> HostDriver:
 def _answer(shell: Shell, script: str, what: str) -> str:
     done = shell.run(["sh", "-c", script], timeout_s=LOOK_TIMEOUT_S)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
+        said = Foreign.of_output(done.stderr)
         raise UnavailableError(f"Unable to look at {what} of the node", details=said, resolution="See: dmesg")
     return done.stdout.decode(errors="replace")

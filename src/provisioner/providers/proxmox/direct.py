@@ -21,6 +21,7 @@ from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.shell import CONNECT_TIMEOUT_S, Shell, ssh_environment
 from provisioner.providers.proxmox.ssh_failures import reason
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Status
 
 JUMP = "jump"
@@ -131,7 +132,7 @@ def _prepared(shell: Shell, vmid: int, public: str, name: str) -> str:
     if done.returncode:
         raise ProviderError(
             what,
-            details=done.stderr.decode(errors="replace").strip(),
+            details=Foreign.of_output(done.stderr),
             resolution=f"Where its sshd has no keys: pct exec {vmid} -- ssh-keygen -A",
         )
     return done.stdout.decode(errors="replace")
@@ -156,7 +157,7 @@ def _try(way: Way) -> None:
             timeout=3 * CONNECT_TIMEOUT_S,
             check=False,
         )
-        said, is_in = done.stderr.decode(errors="replace").strip(), done.returncode == 0
+        said, is_in = str(Foreign.of_output(done.stderr)), done.returncode == 0
     except subprocess.TimeoutExpired as error:
         said, is_in = f"ssh timed out after {error.timeout:.0f} s", False
     if not is_in:

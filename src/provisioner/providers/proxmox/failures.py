@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.plain_data import MOST_OF_AN_OUTPUT, Foreign
 
 NODE_DOWN = frozenset({595, 596, 597, 598, 599})
 """AnyEvent's own statuses: the node that was asked could not reach the one that was meant."""
@@ -131,7 +132,7 @@ def details(error: PveError) -> str:
     """What the other side said, the end of a failed task's log below it."""
     log = error.log.splitlines()
     cut = [f"({len(log) - _LOG_LINES} lines before these)"] if len(log) > _LOG_LINES else []
-    return "\n".join([error.message, *cut, *log[-_LOG_LINES:]])
+    return Foreign("\n".join([error.message, *cut, *log[-_LOG_LINES:]]), MOST_OF_AN_OUTPUT)
 
 
 def resolution(error: PveError) -> str:

@@ -17,6 +17,7 @@ from provisioner.providers.proxmox.node import DISKS, TEMPLATES
 from provisioner.providers.proxmox.root_only import ROOT
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import PreflightError, ProviderError
+from provisioner.values.plain_data import Foreign
 
 ROLE, SEES = "Provisioner", "ProvisionerSees"
 ROLES: Mapping[str, frozenset[str]] = {
@@ -145,7 +146,7 @@ class Node:
         done = self._shell.run(["cat", "/etc/pve/pve-root-ca.pem"])
         if done.returncode:
             what = f"Unable to read the certificate authority of {self._shell.destination}"
-            raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+            raise ProviderError(what, details=Foreign.of_output(done.stderr))
         return done.stdout
 
     def ask(self, path: str, *options: str) -> Any:
@@ -156,7 +157,7 @@ class Node:
         done = self._shell.run(["pvesh", verb, path, *options, "--output-format", "json"])
         if done.returncode:
             what = f"Unable to {verb} {path} on {self._shell.destination}"
-            raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+            raise ProviderError(what, details=Foreign.of_output(done.stderr))
         return done.stdout
 
     def _found_token(self) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from provisioner.gpus.groups import FILE, numbers_in
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Instance, Status
 
 READ_STOPPED = r"""
@@ -64,5 +65,5 @@ def _read(host: ProxmoxHost, guest: Guest) -> str:
     of_stopped = ["bash", "-c", READ_STOPPED, "bash", vmid]
     done = host.shell.run(["pct", "exec", vmid, "--", "cat", FILE] if running else of_stopped)
     if done.returncode:
-        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+        raise ProviderError(what, details=Foreign.of_output(done.stderr))
     return done.stdout.decode(errors="replace")

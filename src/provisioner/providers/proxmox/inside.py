@@ -14,6 +14,7 @@ from provisioner.providers.proxmox.pct import KILL, MARK, Call, kill_call
 from provisioner.providers.proxmox.shell import CommandKilledError, Shell
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Execution
 
 KILL_TIMEOUT_S = 3 * limits.KILL_S
@@ -142,13 +143,13 @@ def _run(
         raise ProviderError(what, details=frozen.explained(shell, call.vmid, error.details)) from error
     own = call.own_stderr(done.stderr)
     if own is None:
-        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip() or "pct exec said nothing.")
+        raise ProviderError(what, details=Foreign.of_output(done.stderr) or "pct exec said nothing.")
     return Execution(done.returncode, done.stdout, own)
 
 
 def _require(done: Execution, what: str) -> None:
     if done.returncode:
-        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+        raise ProviderError(what, details=Foreign.of_output(done.stderr))
 
 
 def blocks(source: Path) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.providers.proxmox.volume_scripts import READY
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Execution
 
 LATE, CUT = "late", "cut"
@@ -129,7 +130,7 @@ def _asked(shell: Shell, calls: Mapping[str, Call], stdin: bytes, timeout_s: flo
     what = f"Unable to look into containers on {shell.destination}"
     if done.returncode:
         resolution = "Does ssh: lead to a Proxmox VE node, as root?"
-        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip(), resolution=resolution)
+        raise ProviderError(what, details=Foreign.of_output(done.stderr), resolution=resolution)
     first, _, rest = done.stdout.partition(b"\n")
     try:
         return first, dict(zip(calls, _answers(rest, len(calls)), strict=True))
@@ -164,5 +165,5 @@ def _execution(name: str, call: Call, answer: _Answer, timeout_s: float) -> Exec
         raise ProviderError(what, details=limits.cut_at(limits.OUTPUT_BYTES))
     own = call.own_stderr(answer.err)
     if own is None:
-        raise ProviderError(what, details=answer.err.decode(errors="replace").strip() or "pct exec said nothing.")
+        raise ProviderError(what, details=Foreign.of_output(answer.err) or "pct exec said nothing.")
     return Execution(int(answer.code), answer.out, own)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Instance
 
 if TYPE_CHECKING:  # what is decided here is decided without a connection
@@ -144,7 +145,7 @@ def _write_with_pct(shell: Shell, vmid: int, options: Mapping[str, str], delete:
         argv += ["--delete", ",".join(delete)]
     done = shell.run(argv)
     if done.returncode:
-        output = (done.stderr or done.stdout).decode(errors="replace").strip()
+        output = Foreign.of_output(done.stderr or done.stdout)
         names = ", ".join([*options, *delete])
         what = f"Unable to set {names} of CT {vmid} over ssh"
         raise ProviderError(what, details=output, resolution=_resolution(output))

@@ -20,6 +20,7 @@ from provisioner.providers.proxmox.framing import Frame, Outcome
 from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, is_passing, no_ssh, unreachable
 from provisioner.values import limits
 from provisioner.values.errors import PreflightError, ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Execution
 
 CONNECT_TIMEOUT_S = 10
@@ -171,7 +172,7 @@ class Shell:
             what = f"Unable to run {argv[0]} on {self.destination}"
             raise ProviderError(what, details=details, resolution=resolution or f"Install {argv[0]} there.")
         if outcome.code is None:
-            details = outcome.stderr.decode(errors="replace").strip() or "The connection ended before the command."
+            details = Foreign.of_output(outcome.stderr) or "The connection ended before the command."
             raise ProviderError(f"Unable to tell how {argv[0]} on {self.destination} ended", details=details)
         return outcome.code
 

@@ -18,6 +18,7 @@ from provisioner.providers.proxmox.pct import plain
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Execution
 
 ROOT = "/var/lib/provisioner/volumes"
@@ -111,5 +112,5 @@ def _run(
 
 def _require(done: Execution, what: str) -> None:
     if done.returncode:
-        details = done.stderr.decode(errors="replace").strip() or f"It ended with {done.returncode}."
+        details = Foreign.of_output(done.stderr) or f"It ended with {done.returncode}."
         raise ProviderError(what, details=details)
