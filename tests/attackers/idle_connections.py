@@ -16,6 +16,7 @@ import time
 PORT, COUNT, SECONDS = (int(word) for word in sys.argv[1:4])
 ADDRESSES = sys.argv[4:]
 MOST = 6000
+MOST_AT_ONCE = 500
 ROUND_S = 0.2
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     most: collections.Counter[str] = collections.Counter()
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
-        for number in range(len(kept), min(COUNT, MOST)):
+        for number in range(len(kept), min(COUNT, MOST, len(kept) + MOST_AT_ONCE)):
             connection = opened(ADDRESSES[number % len(ADDRESSES)])
             if connection is not None:
                 kept[connection] = ADDRESSES[number % len(ADDRESSES)]

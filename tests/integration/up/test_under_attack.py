@@ -1,0 +1,80 @@
+"""Strangers without a key, through the real proxy device of a published port: who has the key notices nothing."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
+from tests.lab.incus import Lab as Incus
+from tests.lab_files import lab_text
+
+pytestmark = [pytest.mark.incus]
+
+ATTACKERS = Path(__file__).resolve().parents[2] / "attackers"
+PORT = 8080
+ADDRESSES = [f"127.0.1.{number}" for number in range(1, 9)]
+"""Of this machine, from which its published port is reached as from others of the LAN."""
+LASTS_S = 150
+MOST_TIMES_SLOWER = 3
+"""Measured alone it is 1.0 to 1.2: the attackers run on the same processors."""
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One engine that the LAN reaches, up."""
+    lab = Lab(tmp_path_factory.mktemp("attacked"), incus_lab.environment, "debian/12", "debian/12", name="attacked")
+    lab.write(lab_text("attacked"))
+    with lab.brought_up():
+        yield lab
+
+
+@contextmanager
+def attacked() -> Iterator[None]:
+    """5,000 idle connections and 200 bodies that take long, from eight addresses, until the block ends."""
+    slow = ["slow_bodies.py", str(PORT), "200", str(LASTS_S), "33554432", ",".join(ADDRESSES)]
+    idle = ["idle_connections.py", str(PORT), "5000", str(LASTS_S), *ADDRESSES]
+    running = [
+        subprocess.Popen([sys.executable, str(ATTACKERS / program), *words], stdout=subprocess.DEVNULL)
+        for program, *words in (slow, idle)
+    ]
+    try:
+        time.sleep(5)  # until all of them have begun
+        assert [one.poll() for one in running] == [None, None]
+        yield
+        assert [one.poll() for one in running] == [None, None], "they went on until the end"
+    finally:
+        for one in running:
+            one.kill()
+            one.wait(30)
+
+
+def asked() -> float:
+    """Return the seconds that an answer to who has the key took."""
+    body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {ENGINE_KEY}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{PORT}/v1/chat/completions", body, headers)
+    began = time.monotonic()
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+        assert answer.status == 200
+        json.load(answer)
+    return time.monotonic() - began
+
+
+def test_who_has_the_key_notices_no_strangers(lab: Lab) -> None:
+    alone = statistics.median(asked() for _ in range(20))
+    with attacked():
+        beside = statistics.median(asked() for _ in range(20))
+        assert lab.succeeded("status", "--json").checks == {"attacked-llama/llama_cpp": True}
+        ran = lab.succeeded("up", "--yes", "--json")
+        assert ran.result["counts"] == {}
+    assert beside < MOST_TIMES_SLOWER * alone, (alone, beside)
