@@ -30,7 +30,7 @@ COVERED = ("src/", "roles/", "playbooks/", "molecule/")
 
 SRC = r"src/provisioner/"
 RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"roles/switch/", ("molecule/switch*", "molecule/llama_cpp", "*turns*", "*changes_while_asked*")),
+    (r"roles/switch/", ("molecule/switch*", "molecule/llama_cpp", "*turns*", "*changes_while_asked*", "*attack*")),
     (r"roles/(gpu_host|gpu_userspace|cuda_toolkit)/", CARDS),
     (r"roles/(base|container|model_store)/", (*REPRESENTATIVES, "molecule/container", "molecule/model_store")),
     (r"roles/incus_host/", ("*host_prepare*",)),
@@ -82,7 +82,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"tests/doubles/proxmox/", ("*proxmox*",)),
     (r"tests/doubles/ollama/", ("*ollama*",)),
     (r"tests/doubles/openai/", ("*team*", "*pipelines*", "*_bench*")),
-    (r"tests/attackers/", ("molecule/switch",)),
+    (r"tests/attackers/", ("molecule/switch", "*attack*")),
     (r"tests/molecule/", ("molecule/base", "molecule/switch*")),
     (r"tests/(?!unit/|lint/|cases/|data/|fuzz/|last_full)|pyproject\.toml|\.config/molecule/", REPRESENTATIVES),
 )

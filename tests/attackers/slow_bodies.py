@@ -2,8 +2,8 @@
 
 ``slow_bodies.py PORT COUNT SECONDS LENGTH ADDRESSES [HEADER]``: as many connections to 127.0.0.1, shared out over the
 source addresses (a comma between two), each send a head with that length and 140,000 blanks, more than a proxy waits
-for, and then a byte a second, until the seconds are over or the connection is closed. A connection that got no answer
-counts as ``none``.
+for, and then a byte a second, until the seconds are over. One that is closed is begun anew. A connection that got no
+answer counts as ``none``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ ADDRESSES = sys.argv[5].split(",")
 HEAD = "\r\n".join(["POST /v1/chat/completions HTTP/1.1", "Host: engine", f"Content-Length: {LENGTH}", *sys.argv[6:]])
 FIRST = 140_000
 MOST = 500
+PAUSE_S = 0.5
 counts: collections.Counter[str] = collections.Counter()
 
 
 def attack(until: float, source: str) -> None:
+    """Send bodies, one after the other, and count the statuses of their answers."""
+    while time.monotonic() < until:
+        send(until, source)
+        time.sleep(PAUSE_S)
+
+
+def send(until: float, source: str) -> None:
     """Send one body, and count the status of its answer."""
     answer = b""
     try:

@@ -6,9 +6,11 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +26,7 @@ ATTACKERS = Path(__file__).resolve().parents[2] / "attackers"
 PORT = 8080
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 9)]
 """Of this machine, from which its published port is reached as from others of the LAN."""
-LASTS_S = 150
+LASTS_S = 300
 MOST_TIMES_SLOWER = 3
 """Measured alone it is 1.0 to 1.2: the attackers run on the same processors."""
 
@@ -74,7 +76,16 @@ def test_who_has_the_key_notices_no_strangers(lab: Lab) -> None:
     alone = statistics.median(asked() for _ in range(20))
     with attacked():
         beside = statistics.median(asked() for _ in range(20))
-        assert lab.succeeded("status", "--json").checks == {"attacked-llama/llama_cpp": True}
-        ran = lab.succeeded("up", "--yes", "--json")
-        assert ran.result["counts"] == {}
-    assert beside < MOST_TIMES_SLOWER * alone, (alone, beside)
+        lab.succeeded("status")
+        assert "No changes" in lab.succeeded("up", "--yes").out
+        lab.write(lab_text("attacked").replace("context: 512", "context: 640"))
+        over = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            meanwhile = pool.submit(lambda: [asked() for _ in iter(over.is_set, True)])
+            try:
+                lab.succeeded("up", "--yes")
+            finally:
+                over.set()
+            assert len(meanwhile.result(60)) > 10, "each of them was answered, or the first that was not is raised"
+    print(f"an answer took {alone:.3f} s alone, {beside:.3f} s beside strangers")  # noqa: T201  # shown by -rP
+    assert beside < MOST_TIMES_SLOWER * alone
