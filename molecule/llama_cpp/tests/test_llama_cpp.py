@@ -224,6 +224,7 @@ def test_the_server_is_reached_by_the_switch_alone(host: Host) -> None:
     assert {place: there[place] for place in there if place.endswith("8080")} == {
         "127.0.0.1:18080": "llama-server",
         "127.0.0.1:8080": "haproxy",
+        "127.0.0.2:8080": "haproxy",
     }
     for path in ("/slots", "/models/unload", "/cors-proxy"):
         assert "HTTP Error 404" in host.run("python3 -c %s %s", GET_METRICS.replace("/metrics", path), KEY).stderr

@@ -54,7 +54,8 @@ def with_key(host: Host, head: str) -> int:
 
 def test_who_has_no_key_takes_no_place_and_no_turn_in_the_queue(host: Host) -> None:
     put(host, "/run/slow_bodies.py", ATTACKER.read_text(encoding="utf-8"))
-    attack = f"python3 /run/slow_bodies.py 8080 {ATTACKERS} {LASTS_S} 900000 127.0.1.1,127.0.1.2 'Authorization: Bearer wrong'"
+    words = f"8080 {ATTACKERS} {LASTS_S} 900000 127.0.1.1,127.0.1.2 'Authorization: Bearer wrong'"
+    attack = f"python3 /run/slow_bodies.py {words}"
     host.check_output(f'systemd-run --quiet --unit attack sh -c "{attack} > /run/attacked"')
     became = [ask(host, post({"parts": 1, "pause": 0}, f"Authorization: Bearer {KEY}")) for _ in range(10)]
     assert [status(answer) for _, answer in became] == [200] * 10

@@ -73,8 +73,9 @@ def test_it_is_bound_as_told_and_controlled_by_root_alone(host: Host) -> None:
     assert [place for place in listening if place.endswith((":8080", ":18080"))] == [
         "127.0.0.1:18080",
         "127.0.0.1:8080",
+        "127.0.0.2:8080",
     ]
-    assert len(host.check_output("ss -Hltnp | grep haproxy").splitlines()) == 1
+    assert len(host.check_output("ss -Hltnp | grep haproxy").splitlines()) == 2
     assert host.file(SOCKET).mode == 0o600
     assert host.file("/run/switch-engine").mode == 0o700
     owner = host.check_output(f"ps -o user= -p $(systemctl show --value -p MainPID {UNIT})")
