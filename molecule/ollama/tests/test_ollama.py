@@ -172,7 +172,7 @@ def test_without_the_key_nothing_answers_but_that_it_is_there(host: Host) -> Non
         assert SCENARIO.http(host, path, QUESTION)[0] == 401
     assert SCENARIO.http(host, "/", {})[0] == 401
     assert SCENARIO.http(host, "/v1/models", **{"x-api-key": KEY})[0] == 200
-    assert SCENARIO.http(host, "/v1/models", authorization=f"Basic {KEY}")[0] == 401
+    assert SCENARIO.http(host, "/v1/models", authorization=f"Bearer x{KEY}")[0] == 401
 
 
 @pytest.mark.parametrize("path", ["/api/pull", "/api/create", "/api/copy", "/api/show", "/api/push", "/debug/pprof/"])
