@@ -13,15 +13,17 @@ from pathlib import Path
 from provisioner.journal import recording
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
-from provisioner.labfile.container_blocks import Setting, value_written, with_copy, without_container
+from provisioner.labfile.container_blocks import CONTAINERS, Setting, value_written, with_copy, without_container
 from provisioner.labfile.editing import EditError, Place
+from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Container
 from provisioner.labfile.whole_files import replace_text, require_room
 from provisioner.plan import Change, Plan, Wishes
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
 from provisioner.values.events import Diagnostic
 from provisioner.values.plain_data import Foreign
-from provisioner.values.state import Fleet, Instance, Secret
+from provisioner.values.refusals import path_text
+from provisioner.values.state import Fleet, Instance
 from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.surveying import Survey, observe, survey
@@ -150,11 +152,13 @@ def _check(setting: Setting, container: Container, lab: Lab, wanted: Wanted) -> 
         value = value_written(setting.written)
     except EditError as error:
         raise InputError(f"{wanted.what}: the value of {path} is no YAML: {error}") from error
-    option = lab.resolved.catalog.services[role].options.get(below[1]) if role and below[1:] else None
-    if option is not None and option.secret and not isinstance(value, Secret):
+    for name in reversed(setting.path):
+        value = {name: value}
+    for in_clear in parse_spec({CONTAINERS: {wanted.name: value}}, lab.resolved.catalog).warnings:
+        secret = path_text(in_clear.path[2:])
         raise InputError(
-            f"{wanted.what}: {path} is a secret, and others see what stands on a command line",
-            resolution=f'Name it, and write it into secrets.env: --set "{path}=!secret NAME"',
+            f"{wanted.what}: {secret} is a secret, and others see what stands on a command line",
+            resolution="Write !secret NAME in its place, and NAME=VALUE into secrets.env.",
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.labfile.document import parse_document
+from provisioner.values.errors import InputError
 from provisioner.workflow.copying import Wanted, objection, settings_of, text_with_copy
 from tests.case_files import read_cases
 
@@ -19,8 +20,8 @@ DOOR: str = CASES["door"]
 
 
 def opened(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    for name in ("TOKEN", "KEY", "AUTHORITY"):
-        monkeypatch.setenv(f"PROVISION_SECRET_{name}", "a-value-of-many-letters-0123456789")
+    for name in ("TOKEN", "KEY", "AUTHORITY", "MASTER"):
+        monkeypatch.setenv(f"PROVISION_SECRET_{name}", "sk-a-value-of-many-letters-0123456789")
     file = folder / "homelab.yml"
     file.write_text(text)
     return open_lab(file)
@@ -63,3 +64,21 @@ def test_a_door_is_not_copied_and_what_is_behind_it_is(tmp_path: Path, monkeypat
     assert why is not None
     assert "front/door is a door" in why[0]
     assert objection(containers["engine"]) is None
+
+
+@pytest.mark.parametrize(("word", "place"), CASES["secrets"]["in clear"])
+def test_a_secret_in_clear_is_refused_wherever_it_is_nested(
+    word: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text: str = CASES["secrets"]["file"]
+    lab = opened(tmp_path, text, monkeypatch)
+    with pytest.raises(InputError, match="is a secret") as refused:
+        text_with_copy(lab, text, Wanted("desk", "trial", settings_of([word])))
+    assert f"{place} is a secret" in str(refused.value)
+    assert "canary" not in f"{refused.value} {refused.value.details} {refused.value.resolution}"
+
+
+def test_a_named_secret_is_taken_wherever_it_is_nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text: str = CASES["secrets"]["file"]
+    block = block_of(opened(tmp_path, text, monkeypatch), text, "services.oci.secrets=[{name: A, value: !secret key}]")
+    assert [secret["name"] for secret in block["services"]["oci"]["secrets"]] == ["A"]
