@@ -38,7 +38,7 @@ def flaws(chain: str, key: str | None, names: Sequence[str], now: datetime) -> I
     ``key`` is its key as PEM, None where nobody knows it yet.
     """
     try:
-        certificates = _certificates(chain)
+        certificates = certificates_in(chain)
     except UnreadableError as error:
         yield Flaw(CERTIFICATE, str(error), WHOLE_CHAIN)
         return
@@ -52,7 +52,7 @@ def flaws(chain: str, key: str | None, names: Sequence[str], now: datetime) -> I
 def remarks(chain: str, now: datetime) -> Iterator[Flaw]:
     """What a door can live with for now: a certificate that ends soon, one without those above it."""
     try:
-        certificates = _certificates(chain)
+        certificates = certificates_in(chain)
     except UnreadableError:
         return  # which ``flaws`` tells
     ends = min(certificate.not_valid_after_utc for certificate in certificates)
@@ -63,8 +63,8 @@ def remarks(chain: str, now: datetime) -> Iterator[Flaw]:
         yield Flaw(CERTIFICATE, message, WHOLE_CHAIN)
 
 
-def _certificates(chain: str) -> list[x509.Certificate]:
-    """All of the file, the sites' own first."""
+def certificates_in(chain: str) -> list[x509.Certificate]:
+    """Return all certificates of a PEM text, in its order; raise ``UnreadableError`` where it holds none, or a key."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
 

@@ -161,6 +161,8 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
             "stage 'motor' is none of driver, engine, team, gateway, app",
         ),
         ("service", lambda page: page["references"]["model"].update(kind="modell"), "unknown kind 'modell'"),
+        ("service", lambda page: page["references"]["model"].update(kind="file"), "says what it holds"),
+        ("service", lambda page: page["references"]["model"].update(holds="python"), "says what it holds"),
         ("service", lambda page: page["references"].update(modle={"kind": "model"}), "'modle', which is no option"),
         ("service", lambda page: page["references"]["model"].update(instead_of="modle"), "'modle', which is no option"),
         ("service", lambda page: page["internal"].append("lisen"), "'lisen', which is no option"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 from provisioner.catalog.option_limits import limited_options
 from provisioner.catalog.pages import page_error
@@ -16,6 +16,7 @@ from provisioner.catalog.types import (
     TYPES,
     ArtifactType,
     Catalog,
+    Content,
     Defaults,
     Opens,
     Option,
@@ -217,9 +218,11 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 def _reference(page: Mapping[str, Any]) -> Reference:
     if page["kind"] not in KINDS:
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
+    if (page["kind"] in ("file", "files")) != (page.get("holds") in get_args(Content)):
+        raise ValueError(f"a reference to a file, and no other one, says what it holds: {', '.join(get_args(Content))}")
     words = (
         *("name_to", "instead_of", "folder_to", "packages_to", "routes_to"),
-        *("key_to", "answers", "model_to", "signed_by"),
+        *("key_to", "answers", "model_to", "signed_by", "holds"),
     )
     said: dict[str, Any] = {word: page.get(word) for word in words}
     said |= {word: tuple(page.get(word, ())) for word in ("formats", "serves_with")}

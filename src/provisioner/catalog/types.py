@@ -12,6 +12,8 @@ Kind = Literal[
 ]
 """What an option may name."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Content = Literal["certificates", "python"]
+"""What a file that an option names may hold: certificates in PEM form, a module of Python."""
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 ANSWERS = ("chat", "embedding", "rerank")
 """What an engine, or an alias of a gateway, can be asked for."""
@@ -58,7 +60,8 @@ class Reference:
     model or alias that it is asked for by: the file's word, else the only one there is.
     ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
     is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
-    gets its text; ``files`` lists several, of which it gets name and text. ``fetched`` lists models that the service
+    gets its text; ``files`` lists several, of which it gets name and text. One that does not hold what ``holds`` says
+    is refused. ``fetched`` lists models that the service
     fetches by itself, each with the ``name`` that clients use.
     ``members`` is a mapping, or lists mappings, whose ``model`` names an engine or an upstream; ``routes_to`` gets
     where each of them is asked.
@@ -75,6 +78,7 @@ class Reference:
     answers: str | None = None
     model_to: str | None = None
     signed_by: str | None = None
+    holds: Content | None = None
     serves_with: tuple[str, ...] = ()
 
     @property

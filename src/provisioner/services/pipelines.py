@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -13,6 +12,7 @@ from typing import Any
 from provisioner.services import base
 from provisioner.services.base import ResolvedService
 from provisioner.values.declared import Problem
+from provisioner.values.plain_data import python_tree
 from provisioner.values.refusals import did_you_mean
 
 FILES, MODEL, ENVIRONMENT, SECRETS = "pipelines", "model", "environment", "secrets"
@@ -25,8 +25,6 @@ TAKEN = re.compile(r"PIPELINES_.*|PYTHON.*|LD_.*|LAB_CONNECT|GLOBAL_LOG_LEVEL|HO
 """Variables that the role sets, or that would have the server do what nobody proves."""
 OPENING = '"""'
 REQUIREMENTS = "requirements"
-PYTHON = (3, 11)
-"""That of the image that the role uses by itself."""
 INSTEAD = (
     "Leave it out: nothing is installed while it starts. Pipelines have what the server has (requests, httpx, aiohttp, "
     "pydantic); what needs more is a service of its own, or agent_team."
@@ -79,38 +77,18 @@ class Knowledge(base.OnCpu):
 
 
 def flaws(name: str, text: str) -> Iterator[Flaw]:
-    """What keeps upstream from serving a file of that name, as far as that is seen without running it."""
+    """What keeps upstream from serving a module of that name, as far as that is seen without running it."""
     if not NAME.fullmatch(name):
         hint = 'Call it by a letter or "_", then letters, digits, "_" and "-", ending with .py; failed.py is taken.'
         yield Flaw(0, f"{name} cannot be the name of a pipeline", hint)
     yield from _requirements(text)
-    try:
-        tree = _parsed(text)
-    except SyntaxError as error:
-        yield Flaw(error.lineno or 0, f"no Python: {error.msg}", "Correct that line.")
-    except (ValueError, RecursionError, MemoryError) as error:
-        yield Flaw(0, f"no Python that can be read: {error}", "Write it in a plainer way.")
-    else:
-        yield from _class_flaws(tree)
+    yield from _class_flaws(python_tree(text))
 
 
 def said_of(text: str) -> Said:
-    """What the file says of its pipeline; nothing where it is no Python."""
-    try:
-        tree = _parsed(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Said()
-    found = _class(tree)
+    """What the file says of its pipeline."""
+    found = _class(python_tree(text))
     return _said(found) if found is not None else Said()
-
-
-def _parsed(text: str) -> ast.Module:
-    """The file as a tree, which is compiled as well: some errors are only found then. Nothing of it is run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(text, feature_version=PYTHON)
-        compile(tree, "pipeline", "exec", dont_inherit=True)
-    return tree
 
 
 def _requirements(text: str) -> Iterator[Flaw]:

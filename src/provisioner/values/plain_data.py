@@ -1,4 +1,4 @@
-"""JSON, YAML and TOML that came from outside, as plain values: whatever is wrong with a text is a ``ValueError``.
+"""JSON, YAML, TOML and Python that came from outside: whatever is wrong with a text is a ``ValueError``.
 
 The parsers themselves raise a dozen other errors, such as ``RecursionError`` for 20,000 brackets.
 Text from outside that people read is ``Foreign``.
@@ -10,12 +10,17 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+if TYPE_CHECKING:
+    import ast
 
 DEEPEST = 64
 """Lists and objects within each other; an answer that we ask for has less than ten."""
 DIGITS = 18
 """More than any count of bytes has."""
+PYTHON = (3, 11)
+"""That of Debian 12, by which services run files of Python."""
 _TOO_DEEP = "it is nested too deeply"
 _DEEPEST = 100
 LONGEST = 500
@@ -123,6 +128,26 @@ def toml_value(text: str) -> dict[str, Any]:
         raise ValueError(_TOO_DEEP) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from error
+
+
+def python_tree(text: str) -> ast.Module:
+    """Return the syntax tree of a module, nothing of which is run; raise ``ValueError`` where it is no Python.
+
+    It is compiled as well: some errors are only found then.
+    """
+    import ast  # as below: few labs have such files
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, feature_version=PYTHON)
+            compile(tree, "module", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise ValueError(f"line {error.lineno or 0}: no Python: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"no Python that can be read: {error}") from error
+    return tree
 
 
 def _check_depth(text: str, loader: Any) -> None:

@@ -131,9 +131,6 @@ FILES: Mapping[str, tuple[str, str, int, str]] = {
     "no name of a module": ("my pipeline.py", PIPELINE, 0, "cannot be the name of a pipeline"),
     "the folder of upstream": ("failed.py", PIPELINE, 0, "failed.py cannot be the name"),
     "no end": ("team", PIPELINE, 0, "cannot be the name of a pipeline"),
-    "a return outside": ("team.py", f"{PIPELINE}return 1\n", 4, "no Python: 'return' outside function"),
-    "a zero": ("team.py", f"{PIPELINE}\0", 0, "no Python"),
-    "far too deep": ("team.py", f"x = {'(' * 5000}{')' * 5000}\n", 0, "no Python"),
     "no class": ("team.py", "def pipe():\n    pass\n", 0, "it has no class Pipeline"),
     "no method": ("team.py", "\nclass Pipeline:\n    name = 'Team'\n", 2, "class Pipeline has no method pipe"),
     "an async method": ("team.py", "class Pipeline:\n    async def pipe(self):\n        return ''\n", 2, "async pipe"),
@@ -179,7 +176,6 @@ def test_what_a_file_says_of_itself_is_read_where_it_says_it_plainly() -> None:
     assert said_of("class Pipeline:\n    id = 'own'\n") == Said("own")
     assert said_of(INIT.format("self.id = made()")) == Said()
     assert said_of(INIT.format("other.id = 'own'")) == Said()
-    assert said_of("class Pipeline(\n") == Said()
 
 
 def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:

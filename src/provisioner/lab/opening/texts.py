@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from provisioner.catalog import Catalog
+from provisioner.catalog import Catalog, Content
+from provisioner.certificates import certificates_in
 from provisioner.labfile.spec import Spec
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
+from provisioner.values.plain_data import python_tree
 from provisioner.values.regular_files import text_of
 
 FILE, FILES = "file", "files"
@@ -21,6 +23,11 @@ MOST_FILES, MOST_BYTES_OF_SEVERAL = 50, 200_000
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 """The name of a file that any service may be given."""
 HINT = "Name a text file of this machine."
+READERS: Mapping[Content, tuple[Callable[[str], object], str]] = {
+    "certificates": (certificates_in, "Name a file of certificates in PEM form, such as fullchain.pem."),
+    "python": (python_tree, "Correct it, or name a file of Python."),
+}
+"""By what a file holds: what raises ``ValueError`` where it does not, and what to do then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class Named:
 
     address: Address
     option: str
+    holds: Content
     written: str
     place: int | None = None
 
@@ -57,6 +65,7 @@ class Named:
 def read_texts(lab_file: Path, spec: Spec, catalog: Catalog) -> tuple[dict[Address, dict[str, str]], list[Problem]]:
     """What is in each, by services and options, and a problem for each that cannot be used.
 
+    A file that does not hold what its role's page says is none of them: a container gets nothing else of this machine.
     What is not an absolute path begins at the folder of the lab's file. Of several each has a name of its own.
     """
     texts: dict[Address, dict[str, str]] = {}
@@ -66,11 +75,16 @@ def read_texts(lab_file: Path, spec: Spec, catalog: Catalog) -> tuple[dict[Addre
         file = lab_file.resolve().parent / Path(named.written).expanduser()
         problem = _name_problem(named, seen)
         if problem is None:
+            read, hint = READERS[named.holds]
             try:
-                texts.setdefault(named.address, {})[named.key] = text_of(file, named.most_bytes)
+                text = text_of(file, named.most_bytes)
+                read(text)
+                texts.setdefault(named.address, {})[named.key] = text
             except (OSError, UnicodeDecodeError) as error:
                 said = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
                 problem = named.problem(f"{file} cannot be read: {said}", HINT)
+            except ValueError as error:
+                problem = named.problem(f"{named.written}: {error}", hint)
         if problem is not None:
             unusable.append(problem)
     return texts, unusable
@@ -99,8 +113,10 @@ def _named(spec: Spec, catalog: Catalog) -> Iterator[Named]:
             for option, reference in catalog.services[role].references.items():
                 written = service.options.get(option)
                 address = Address.of(container, role)
+                if reference.holds is None:
+                    continue
                 if reference.kind == FILE and written is not None:
-                    yield Named(address, option, written)
+                    yield Named(address, option, reference.holds, written)
                 elif reference.kind == FILES:
                     for place, one in enumerate(written or ()):
-                        yield Named(address, option, one, place)
+                        yield Named(address, option, reference.holds, one, place)
