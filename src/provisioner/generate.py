@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.catalog import STAGES, ServiceType, Socket, internal_passed_on, load_catalog, passed_on
+from provisioner.catalog import BASE, STAGES, ServiceType, Socket, internal_passed_on, load_catalog, passed_on
 from provisioner.gpus.bandwidth import GB, GIB, known_cards
 from provisioner.manual import installed_files
 from provisioner.values import paths
@@ -32,6 +32,7 @@ BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate`
 END = "<!-- /options -->"
 OPENS_BEGIN = "<!-- opens: generated from meta/opens.yml by `make generate` -->"
 OPENS_END = "<!-- /opens -->"
+SOCKETS_HEADER = ("| Socket | Of | For |", "|---|---|---|")
 CARDS_BEGIN = "<!-- cards: generated from src/provisioner/data/cards.yml by `make generate` -->"
 CARDS_END = "<!-- /cards -->"
 PASSED_ON_END = "# End of what role {role} passes on."
@@ -50,7 +51,9 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
 
-def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, str]:
+def generated_files(
+    root: Path, services: Iterable[ServiceType], base_sockets: Sequence[Socket] = ()
+) -> dict[Path, str]:
     """Every generated file below ``root`` with the text it should have; ``InputError`` when a page is unusable."""
     files: dict[Path, str] = {}
     for page in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
@@ -70,6 +73,10 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
         readme = root / "roles" / one.role / "README.md"
         if one.opens.is_told:
             files[readme] = _with_block(readme, files[readme], (OPENS_BEGIN, OPENS_END), opens_table(one))
+    if base_sockets:
+        readme = root / "roles" / BASE / "README.md"
+        table = "\n".join((*SOCKETS_HEADER, *map(_socket_row, base_sockets), ""))
+        files[readme] = _with_block(readme, files[readme], (OPENS_BEGIN, OPENS_END), table)
     suggest = root / "docs/suggest.md"
     if suggest.is_file():  # a wheel has no docs
         files[suggest] = _with_block(
@@ -129,7 +136,7 @@ def options_table(
 def opens_table(service: ServiceType) -> str:
     """Markdown: the sockets that a service has, and the routes that answer without a key."""
     before = f"{service.behind}-{service.unit}" if service.behind else service.unit
-    lines = ["| Socket | Of | For |", "|---|---|---|"]
+    lines = [*SOCKETS_HEADER]
     lines.append(f"| `port` ({service.port}), any address | `{before}` | clients |")
     lines += [f"| `{option}`, any address | `{service.unit}` | clients |" for option in service.also_listens]
     if service.behind and service.port is not None:
@@ -155,6 +162,8 @@ def cards_table() -> str:
 def _socket_row(socket: Socket) -> str:
     """One socket of a page, where it is and what it is for."""
     port = "any port" if socket.port is None else str(socket.port)
+    if socket.protocol != "tcp":
+        port += f" ({socket.protocol})"
     place = "any address"
     if socket.reach == "loopback":
         place = "loopback"
@@ -202,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--check", action="store_true", help="write nothing, show what differs, exit 1 when anything does"
     )
     check = parser.parse_args(arguments).check
-    stale = stale_files(generated_files(paths.share(), load_catalog().services.values()))
+    catalog = load_catalog()
+    stale = stale_files(generated_files(paths.share(), catalog.services.values(), catalog.base_sockets))
     for path, (present, wanted) in stale.items():
         if check:
             sys.stdout.writelines(_diff(path, present, wanted))

@@ -95,6 +95,12 @@ def test_a_created_container_is_what_was_asked_for_and_stopped(host: Host) -> No
     assert host.seen(wanted) == wanted
 
 
+def test_the_ports_that_a_host_passes_on_are_told(host: Host) -> None:
+    publish = Device("web", "publish", {"listen": "127.0.0.1:18734", "connect": "127.0.0.1:80"})
+    one = host.provider.create(host.instance("one", devices=host.published(publish)))
+    assert host.provider.publications(one.name) == host.published(publish)
+
+
 def test_what_is_left_out_stays_left_out(host: Host) -> None:
     wanted = host.instance("bare")
     assert host.provider.create(wanted) == wanted

@@ -234,7 +234,7 @@ def test_check_shows_what_differs_and_writes_nothing(
 ) -> None:
     target = tmp_path / "site.yml"
     target.write_text("by hand\n")
-    monkeypatch.setattr(generate, "generated_files", lambda _root, _services: {target: "wanted\n"})
+    monkeypatch.setattr(generate, "generated_files", lambda *_: {target: "wanted\n"})
     assert generate.main(["--check"]) == 1
     assert target.read_text() == "by hand\n"
     assert "-by hand\n+wanted\n" in capsys.readouterr().out

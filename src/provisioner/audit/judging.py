@@ -17,7 +17,7 @@ from provisioner.services.base import LAN as ON_LAN
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.events import Check
-from provisioner.values.state import Finding, Instance, Service, port_behind
+from provisioner.values.state import Device, Finding, Instance, Service, port_behind
 
 MOST_ROUTES = 10
 """Findings of one service; how many more there are is said in the last one."""
@@ -99,6 +99,35 @@ def judged_sockets(
             subject,
             f"{socket.words}, which is on no page",
             resolution=f"See: provision exec {instance.name} -- ss -tulnp",
+        )
+
+
+def image_sockets(instance: Instance, lab: ResolvedLab, sockets: Sequence[Sequence[Any]]) -> Iterator[Check]:
+    """Yield one line of what listens in the container's network because of its image, which is no finding."""
+    pages = [page for page in lab.catalog.base_sockets if page.reach == "network"]
+    by_purpose: dict[str, dict[str, None]] = {}
+    for socket in (Listening(*socket) for socket in sockets):
+        for page in pages:
+            if socket.is_that_of(page) and not ip_address(socket.address).is_loopback:
+                by_purpose.setdefault(page.why, {})[f"{socket.port} ({socket.protocol})"] = None
+    if by_purpose:
+        listed = "; ".join(f"{', '.join(ports)}: {purpose}" for purpose, ports in by_purpose.items())
+        yield Check(instance.name, NAME, True, f"its image listens in its network as well: {listed}")
+
+
+def judged_publications(instance: Instance, there: Sequence[Device]) -> Iterator[Finding]:
+    """Yield a finding for each port that the container's host passes on although the file does not ask for it."""
+    for device in there:
+        if device in instance.devices:
+            continue
+        ends = device.properties
+        protocol = ends.get("protocol", "tcp")
+        start, end = ("on its host", "in it") if "bind" not in ends else ("in it", "on its host")
+        passed = f"{ends['listen']} ({protocol}) {start} on to {ends['connect']} {end}"
+        yield Finding(
+            Address.of(instance.name),
+            f"device {device.name} passes {passed}, and the file does not ask for it",
+            resolution=f"Run: provision up {instance.name}. What is of a profile has to be taken out of that.",
         )
 
 

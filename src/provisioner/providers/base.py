@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 from provisioner.plan import Change
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
-from provisioner.values.state import Execution, Fleet, Instance, Snapshot
+from provisioner.values.state import Device, Execution, Fleet, Instance, Snapshot
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
@@ -284,6 +284,10 @@ class Provider(ABC):
         ``terminal``: it gets a terminal of its own, and ours becomes raw meanwhile. Else an interruption ends it, with
         its children, and gives 130; a reader that goes away does, too, and gives 141.
         """
+
+    def publications(self, name: str) -> tuple[Device, ...]:  # noqa: ARG002 - for drivers whose hosts pass ports on
+        """Return the container's devices of kind ``publish``, whoever added them, also to what it inherits from."""
+        return ()
 
     def address(self, name: str) -> str | None:  # noqa: ARG002 - for drivers whose containers have one
         """The container's own address in the LAN while it runs; None where it has none, or none yet."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from provisioner import openings
 from provisioner.agent_answers import DamagedAnswerError, openings_answer
-from provisioner.audit.judging import NAME, Audited, judged_doors, judged_sockets, keyless_on_lan
+from provisioner.audit.judging import (
+    NAME,
+    Audited,
+    image_sockets,
+    judged_doors,
+    judged_publications,
+    judged_sockets,
+    keyless_on_lan,
+)
 from provisioner.audit.questions import (
     WHOLE,
     Asked,
@@ -49,7 +57,16 @@ def audit(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Audited:
         effects.emit(ApplyProgress(one.name, "see what is open"))
     found = audited(lab, running, seen.facts, effects, WHOLE)
     keyless = tuple(finding for one in running for finding in keyless_on_lan(one, lab.resolved))
-    return found + Audited(not_asked, keyless)
+    return found + Audited(not_asked, (*keyless, *_passed_on(running, effects)))
+
+
+def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Finding]:
+    """Ask the hosts what they pass on to the containers, and yield what the file does not ask for."""
+    for one in running:
+        try:
+            yield from judged_publications(one, effects.providers[one.host].publications(one.name))
+        except ProviderError as error:
+            yield _unseen(one, _words(error))
 
 
 def audited(
@@ -71,7 +88,8 @@ def audited(
             continue
         sockets = tuple(judged_sockets(one, lab.resolved, answer["sockets"], extent))
         problem = (_unseen(one, answer["problem"]),) if answer["problem"] else ()
-        whole += Audited(findings=(*problem, *sockets))
+        images = tuple(image_sockets(one, lab.resolved, answer["sockets"])) if extent.every_socket else ()
+        whole += Audited(images, (*problem, *sockets))
         doors = (*inside[one.name], *outside[one.name])
         whole += judged_doors(doors, (*answer["doors"], *here[one.name]), lab.resolved)
     return whole

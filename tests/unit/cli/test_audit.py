@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from provisioner import openings
 from provisioner.catalog import Opens, load_catalog
 from provisioner.openings import DISGUISED, ELSEWHERE, PLAIN, WRONG
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device
 from provisioner.workflow import auditing
 from tests.case_files import read_cases
 from tests.unit.cli.conftest import FILE, World
@@ -54,6 +56,55 @@ def test_a_socket_of_a_service_that_is_on_no_page_is_found_by_audit_and_verify(
     up.sockets["llama"].append(socket)
     for verb in ("audit", "verify"):
         assert up.command(verb).ended(3) == up.snapshot
+
+
+def test_what_the_image_has_open_in_the_network_is_a_line(up: World) -> None:
+    for protocol in ("tcp", "udp"):
+        for address in (ANY, "::"):
+            up.sockets["llama"].append([protocol, address, 5355, "systemd-resolved.service"])
+    up.sockets["llama"].append(["udp", "10.0.0.7", 68, "systemd-networkd.service"])
+    assert up.command("audit", "llama").ended(0) == up.snapshot
+    assert "5355" not in up.command("verify", "llama").out
+
+
+ADDED = [
+    {"listen": f"{ANY}:9000", "connect": "127.0.0.1:8080"},
+    {"listen": f"{ANY}:9000", "connect": "127.0.0.1:53", "protocol": "udp"},
+    {"listen": "127.0.0.1:2375", "connect": "unix:/run/docker.sock", "bind": "instance"},
+]
+
+
+@pytest.mark.parametrize("properties", ADDED, ids=["tcp", "udp", "to the host"])
+def test_a_port_that_the_host_passes_on_and_the_file_does_not_is_a_finding(
+    up: World, properties: dict[str, str]
+) -> None:
+    container = up.host.containers["llama"]
+    added = Device("theirs", "publish", properties)
+    container.instance = replace(container.instance, devices=(*container.instance.devices, added))
+    assert up.command("audit", "llama").ended(3) == up.snapshot
+
+
+def test_a_port_that_a_profile_passes_on_is_a_finding(up: World) -> None:
+    up.host.profile = (Device("theirs", "publish", ADDED[0]),)
+    answer = up.command("audit", "gateway")
+    assert (answer.code, "device theirs passes" in answer.out, "Closed" in answer.out) == (3, True, False)
+
+
+def test_a_port_that_the_file_asks_for_is_none(up: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("model: tiny,", "expose: lan, model: tiny,"))
+    up.monkeypatch.setattr(auditing, "lan_address", lambda *_: None)
+    assert up.command("up", "--yes").code == 0
+    assert any(device.kind == "publish" for device in up.host.publications("llama"))
+    assert up.command("audit").code == 0
+
+
+def test_a_host_that_does_not_tell_its_ports_passes_for_nothing(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str) -> NoReturn:
+        raise ProviderError("Unable to look at the devices of container llama", details="Not authorized")
+
+    monkeypatch.setattr(up.host, "publications", refuse)
+    answer = up.command("audit", "llama")
+    assert (answer.code, "Not authorized" in answer.out) == (3, True)
 
 
 @pytest.mark.parametrize("unit", ["nc.service", "session-3.scope", ""])

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus.translate import address_in, bytes_of, instance_of, request_for, updated
+from provisioner.providers.incus.translate import (
+    address_in,
+    bytes_of,
+    instance_of,
+    publications_of,
+    request_for,
+    updated,
+)
 from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, Status
 
 ROOT = {"type": "disk", "path": "/", "pool": "fast"}
@@ -191,3 +198,13 @@ def test_what_a_card_needed_goes_with_it_and_what_somebody_set_stays() -> None:
     kept = updated(by_hand, PLAIN, ROOT, "slow")
     assert kept["devices"] == by_hand["devices"]
     assert kept["config"]["nvidia.runtime"] == "true"
+
+
+def test_proxy_devices_of_profiles_are_told_and_which_way_they_lead() -> None:
+    inherited = {"type": "proxy", "listen": "udp:0.0.0.0:53", "connect": "udp:127.0.0.1:5353"}
+    outwards = {"type": "proxy", "bind": "instance", "listen": "tcp:127.0.0.1:1", "connect": "unix:/run/incus.socket"}
+    found = {"config": {}, "devices": {}, "expanded_devices": {"a": inherited, "b": outwards, "eth0": {"type": "nic"}}}
+    assert publications_of(found) == (
+        Device("a", "publish", {"listen": "0.0.0.0:53", "connect": "127.0.0.1:5353", "protocol": "udp"}),
+        Device("b", "publish", {"listen": "127.0.0.1:1", "connect": "unix:/run/incus.socket", "bind": "instance"}),
+    )

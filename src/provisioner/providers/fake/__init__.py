@@ -20,7 +20,7 @@ from provisioner.providers.fake.snapshots import Snapshots
 from provisioner.providers.fake.world import Container, Program, Volume, World, volumes_of
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
-from provisioner.values.state import Execution, Fleet, HostState, Instance, Status
+from provisioner.values.state import Device, Execution, Fleet, HostState, Instance, Status
 
 __all__ = ["Container", "FakeProvider", "Volume"]
 
@@ -80,6 +80,11 @@ class FakeProvider(Snapshots, Locks, Provider):
             if not container.instance.lab:
                 container.instance = replace(container.instance, lab=instance.lab, image=instance.image)
             return container.instance
+
+    def publications(self, name: str) -> tuple[Device, ...]:
+        """Return those of the container, and of ``profile``."""
+        devices = (*self._container(name, f"Unable to look at container {name}").instance.devices, *self.profile)
+        return tuple(device for device in devices if device.kind == "publish")
 
     def cards(self) -> tuple[Card, ...]:
         """The host's cards."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from provisioner.gpus.cards import Card
 from provisioner.values.errors import ProviderError
-from provisioner.values.state import Execution, Instance
+from provisioner.values.state import Device, Execution, Instance
 
 Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]
 
@@ -69,6 +69,8 @@ class World:
         self.obstacles: dict[str, str] = {}
         self.newest_only = False
         """Why no snapshot can be taken of a container, by its name."""
+        self.profile: tuple[Device, ...] = ()
+        """Devices that every container of the host has beside its own."""
         self.graphics: tuple[Card, ...] = ()
         """The host's graphics cards."""
         self.containers: dict[str, Container] = {}

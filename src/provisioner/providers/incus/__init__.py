@@ -12,10 +12,10 @@ from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import failures, flags, projects, volumes
 from provisioner.providers.incus.inside import Inside
-from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
+from provisioner.providers.incus.translate import LAB, instance_of, publications_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
-from provisioner.values.state import Fleet, HostState, Instance, Snapshot
+from provisioner.values.state import Device, Fleet, HostState, Instance, Snapshot
 
 if TYPE_CHECKING:
     from provisioner.file_systems import Run
@@ -128,6 +128,12 @@ class IncusProvider(Inside, Provider):
         from provisioner.providers.incus import cards
 
         return cards.mend_cards()
+
+    def publications(self, name: str) -> tuple[Device, ...]:
+        """Return the container's proxy devices, those of its profiles included."""
+        with self._worded(f"Unable to look at the devices of container {name}"):
+            found = self._whole(name)
+        return () if found is None else publications_of(found)
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""

@@ -13,7 +13,7 @@ from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, S
 LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
 ARTIFACT, READY = "user.provisioner.artifact", "user.provisioner.ready"
 
-TCP, UDP = "tcp", "udp"
+TCP, UDP, HOST = "tcp", "udp", "host"
 _STATUS = {"Running": Status.RUNNING, "Stopped": Status.STOPPED, "Frozen": Status.FROZEN}
 _DECIMAL = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "EB": 10**18}
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
@@ -133,6 +133,12 @@ def _neutral_devices(devices: Mapping[str, Mapping[str, str]], config: Mapping[s
     return tuple(ours)
 
 
+def publications_of(found: Mapping[str, Any]) -> tuple[Device, ...]:
+    """Return every proxy device of a container, its profiles' included."""
+    devices = _neutral_devices(found["expanded_devices"], found["config"])
+    return tuple(device for device in devices if device.kind == "publish")
+
+
 def snapshot_of(found: Mapping[str, Any]) -> Snapshot:
     """The snapshot as Incus says it is."""
     volumes = [device["source"] for device in found["devices"].values() if _is_volume(device)]
@@ -234,7 +240,7 @@ def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[st
     protocol = properties.get("protocol", TCP)
     listen, connect = f"{protocol}:{properties['listen']}", f"{protocol}:{properties['connect']}"
     says_whose = {"proxy_protocol": "true"} if properties.get("proxy_protocol") == "true" else {}
-    return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host", **says_whose}
+    return {"type": "proxy", "listen": listen, "connect": connect, "bind": HOST, **says_whose}
 
 
 def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device | None:
@@ -244,8 +250,11 @@ def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, st
     if found["type"] == "proxy":
         protocol = UDP if found["listen"].startswith(f"{UDP}:") else TCP
         ends = {end: found[end].removeprefix(f"{protocol}:") for end in ("listen", "connect")}
-        says_whose = {"proxy_protocol": "true"} if found.get("proxy_protocol") == "true" else {}
-        return Device(name, "publish", ends | says_whose | ({} if protocol == TCP else {"protocol": protocol}))
+        if found.get("bind", HOST) != HOST:
+            ends["bind"] = found["bind"]
+        if found.get("proxy_protocol") == "true":
+            ends["proxy_protocol"] = "true"
+        return Device(name, "publish", ends if protocol == TCP else {**ends, "protocol": protocol})
     if _is_volume(found):
         readonly = found.get("readonly", "false")
         return Device(name, "volume", {"volume": found["source"], "path": found["path"], "readonly": readonly})
