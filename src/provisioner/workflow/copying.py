@@ -6,14 +6,17 @@ The original is only read: it runs on, and nothing of the file changes for it or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from provisioner.journal import recording
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
 from provisioner.labfile.container_blocks import CONTAINERS, Setting, value_written, with_copy, without_container
+from provisioner.labfile.document import parse_document
 from provisioner.labfile.editing import EditError, Place
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Container
@@ -113,13 +116,27 @@ def settings_of(words: Sequence[str]) -> tuple[Setting, ...]:
 
 
 def text_with_copy(lab: Lab, text: str, wanted: Wanted) -> str:
-    """The file's text with the copy in it; raises ``InputError`` for what cannot be written so."""
+    """The file's text with the copy in it; raises ``InputError`` for what cannot be written so.
+
+    It is the same text where a run of the same command was killed when it had written it.
+    """
     lab.check_targets([wanted.source])
-    if wanted.name in lab.spec.containers:
-        raise InputError(
-            f"{wanted.what}: the file has a container {wanted.name}",
-            resolution=f"Choose another name, or take that one away: provision destroy {lab.loaded.path} {wanted.name}",
-        )
+    if wanted.name not in lab.spec.containers:
+        return _text_with_new(lab, text, wanted)
+    with suppress(EditError, InputError):
+        if _said(_text_with_new(lab, without_container(text, wanted.name), wanted)) == _said(text):
+            return text
+    raise InputError(
+        f"{wanted.what}: the file has a container {wanted.name}",
+        resolution=f"Choose another name, or take that one away: provision destroy {lab.loaded.path} {wanted.name}",
+    )
+
+
+def _said(text: str) -> Any:
+    return parse_document(text.encode()).data
+
+
+def _text_with_new(lab: Lab, text: str, wanted: Wanted) -> str:
     container = lab.spec.containers[wanted.source]
     for setting in wanted.settings:
         _check(setting, container, lab, wanted)
@@ -205,9 +222,17 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
 
     ``with_copy``: the lab as the file says it once ``text`` is written. Raises ``PreflightError`` for what cannot
     be, with nothing touched; ``VerificationError`` leaves the copy as it is. Nothing is done unless confirmed.
+    What a killed run of the same command has left is brought to its end.
     """
+    if text.before == text.after:
+        if observe(lab.name, effects.providers).instance(wanted.name) is None:
+            raise PreflightError(
+                f"{wanted.what}: the file has it, and its host does not",
+                resolution=f"Take it out of the file, then run the same command again: {_taken_away(lab, wanted)}",
+            )
+        return _proved(with_copy, wanted, effects, lambda plan: _loses_nothing(plan) and effects.confirm(plan))
     with effects.locked(lab.name, keeping.CLONE) as lease:
-        source, copy = _surveyed(lab, with_copy, wanted, effects)
+        source, copy, left = _surveyed(lab, with_copy, wanted, effects)
         made = Plan((Change("create", wanted.name, None, copy, _reason(source, wanted)),))
         effects.announce(made)
         for given_up in _told(lab.spec.containers[wanted.source], wanted):
@@ -217,14 +242,26 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
         lease.check()
         with recording(lab.folder, keeping.CLONE, effects.emit) as emit:
             require_room(text.file, text.after)
+            if left is not None:
+                effects.providers[left.host].delete(left)
             _copied(with_copy, source, wanted, replace(effects, emit=emit), text)
+    _proved(with_copy, wanted, effects, _loses_nothing)
+    return Outcome(made, applied=True)
+
+
+def _proved(with_copy: Lab, wanted: Wanted, effects: Effects, confirm: Callable[[Plan], bool]) -> Outcome:
+    """Make the copy what the file says of it, and have it prove itself."""
     try:
-        up(with_copy, replace(effects, confirm=_loses_nothing), Wishes(targets=frozenset({wanted.name})))
+        outcome = up(with_copy, replace(effects, confirm=confirm), Wishes(targets=frozenset({wanted.name})))
     except ProvisionError:
-        leave = f"provision destroy {lab.loaded.path} {wanted.name}"
+        leave = _taken_away(with_copy, wanted)
         effects.emit(Diagnostic("note", f"{wanted.source} was left alone; {wanted.name} is taken away by: {leave}"))
         raise
-    return Outcome(made, applied=True)
+    return outcome
+
+
+def _taken_away(lab: Lab, wanted: Wanted) -> str:
+    return f"provision destroy {lab.loaded.path} {wanted.name}"
 
 
 def _loses_nothing(plan: Plan) -> bool:
@@ -242,14 +279,21 @@ def _reason(source: Instance, wanted: Wanted) -> str:
     return f"as a copy of {source.name} as it is now, with {wanted.words}"
 
 
-def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tuple[Instance, Instance]:
-    """The original as it is, and the copy as it shall be; raises ``PreflightError`` where it cannot be made."""
+def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tuple[Instance, Instance, Instance | None]:
+    """The original as it is, the copy as it shall be, and what a killed run has left of it.
+
+    Raises ``PreflightError`` where it cannot be made.
+    """
     _refuse(wanted, objection(lab.resolved.containers[wanted.source]))
     there = observe(lab.name, effects.providers)
     source = there.instance(wanted.source)
     if source is None:
         raise PreflightError(f"{wanted.what}: {wanted.source} is not there", resolution="Run: provision up")
-    _refuse(wanted, _taken(wanted.name, host_name(lab.resolved.containers[wanted.source]), there))
+    left = keeping.left_copy(replace(source, name=wanted.name), effects)
+    if left is None:
+        _refuse(wanted, _taken(wanted.name, host_name(lab.resolved.containers[wanted.source]), there))
+    else:
+        effects.emit(Diagnostic("note", f"{left.name} is of a run that was killed: it is deleted, and copied anew"))
     obstacle = effects.providers[source.host].snapshot_obstacle(source)
     _refuse(wanted, (obstacle, "Copy a container all of whose data is its own.") if obstacle else None)
     before = survey(lab, replace(effects, emit=lambda _event: None), [wanted.source])  # the other one says the same
@@ -262,7 +306,7 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
         check_fit(with_copy, after.cards, effects.emit, frozenset({wanted.name}))
     copy = after.desired.instance(wanted.name)
     assert copy is not None  # noqa: S101  # it is in the file
-    return source, copy
+    return source, copy, left
 
 
 def _taken(name: str, host: str, there: Fleet) -> tuple[str, str] | None:

@@ -173,8 +173,16 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
         obstacle = provider.snapshot_obstacle(one)
         _refuse({source: obstacle} if obstacle else {}, "")
         copy = replace(one, name=name)
-        _refuse_left_copy(copy, effects)
+        left = left_copy(copy, effects)
+        if left is not None and left.status is not Status.STOPPED:
+            raise PreflightError(
+                f"Unable to clone a container as {name}: a run that was killed left a copy of that name",
+                details="Somebody has started it since. Whether it is whole is not known.",
+                resolution=f"Delete it (provision destroy {name}), then run the same command again.",
+            )
         lease.check()
+        if left is not None:
+            effects.providers[left.host].delete(left)
         unfinished.note([copy], CLONE, effects)
         try:
             made = worked(effects, name, "clone", lambda: provider.clone(one, name))
@@ -183,15 +191,10 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
     return made
 
 
-def _refuse_left_copy(copy: Instance, effects: Effects) -> None:
-    """A killed run's copy may be half made, and may fight with its source over addresses: nobody is to use it."""
+def left_copy(copy: Instance, effects: Effects) -> Instance | None:
+    """Return what a killed run has left of such a copy: it may be half made, and is to be deleted and made anew."""
     there = observe(copy.lab, effects.providers).instance(copy.name)
-    if there is not None and copy.name in unfinished.noted(copy.lab, CLONE, effects):
-        raise PreflightError(
-            f"Unable to clone a container as {copy.name}: a run that was killed has left a copy of that name",
-            details="Whether that copy is whole is not known.",
-            resolution=f"Delete it (provision destroy {copy.name}), then run the same command again.",
-        )
+    return there if copy.name in unfinished.noted(copy.lab, CLONE, effects) else None
 
 
 def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:

@@ -206,29 +206,39 @@ def test_a_name_that_another_snapshot_has_is_refused_as_before(mortal: World) ->
     assert "llama: it has a snapshot mine" in answer.err
 
 
-def test_what_a_killed_clone_left_is_named_with_what_to_do(mortal: World) -> None:
+def test_a_killed_clone_is_brought_to_its_end_by_the_same_command(mortal: World) -> None:
+    original = mortal.host.containers["llama"].instance
     for step in range(1, 40):
         if not killed(mortal, step, "clone", "llama", "spare"):
+            assert step > 3, "there were steps at which it was killed"
             return
-        was_left = "spare" in mortal.host.containers
-        was_done = was_left and leaves_nothing(mortal)
+        was_done = "spare" in mortal.host.containers and leaves_nothing(mortal)
         answer = mortal.command("clone", "llama", "spare")
-        if was_done:
-            assert "The name is taken" in answer.err
-            assert mortal.command("destroy", "spare", "--yes", "--lab", "homelab").code == 0
-            continue
-        if was_left:
-            assert answer.code == 4
-            assert "Delete it (provision destroy spare)" in answer.err
-            assert mortal.command("destroy", "spare", "--yes", "--lab", "homelab").code == 0
-            answer = mortal.command("clone", "llama", "spare")
-        assert answer.code == 0, answer.err
+        assert (answer.code, "The name is taken" in answer.err) == ((1, True) if was_done else (0, False)), answer.err
         assert mortal.command("destroy", "spare", "--yes", "--lab", "homelab").code == 0
         assert leaves_nothing(mortal)
+        assert mortal.host.containers["llama"].instance == original
     raise AssertionError("it never came to its end")
 
 
-def test_a_killed_clone_with_other_options_is_brought_to_its_end_or_says_what_to_do(mortal: World, lab: Path) -> None:
+def left_by_a_killed_clone(world: World) -> None:
+    """Leave a copy as a run does that is killed as soon as it is made."""
+    for step in range(1, 40):
+        assert killed(world, step, "clone", "llama", "spare")
+        if "spare" in world.host.containers:
+            return
+        world.host.locks.clear()
+
+
+def test_a_left_copy_that_somebody_has_started_is_named_with_what_to_do(mortal: World) -> None:
+    left_by_a_killed_clone(mortal)
+    mortal.host.start(mortal.host.containers["spare"].instance)
+    answer = mortal.command("clone", "llama", "spare")
+    assert (answer.code, "Delete it (provision destroy spare)" in answer.err) == (4, True), answer.err
+    assert "spare" in mortal.host.containers
+
+
+def test_a_killed_clone_with_other_options_is_brought_to_its_end_by_the_same_command(mortal: World, lab: Path) -> None:
     mortal.host.programs["sh"] = mortal._shell
     command = ("clone", "llama", "spare", "--set", "services.llama_cpp.parallel=2", "--yes")
     before = lab.read_text()
@@ -237,17 +247,30 @@ def test_a_killed_clone_with_other_options_is_brought_to_its_end_or_says_what_to
         if not killed(mortal, step, *command):
             assert step > 5, "there were steps at which it was killed"
             return
-        if "spare" in lab.read_text():
-            assert mortal.command("up", "--yes").code == 0
-        elif "spare" in mortal.host.containers:
-            answer = mortal.command(*command)
-            assert (answer.code, "provision destroy spare" in answer.err) == (4, True)
-        else:
-            assert mortal.command(*command).code == 0
+        answer = mortal.command(*command)
+        assert answer.code == 0, (step, answer.err)
+        assert "spare is a copy of llama" in answer.out
+        assert is_running(mortal, "spare")
+        assert "parallel: 2" in lab.read_text()
+        assert mortal.command("plan", "--detailed-exitcode").code == 0
         assert mortal.command("destroy", "spare", "--yes", "--lab", "homelab").code == 0
         assert (lab.read_text(), leaves_nothing(mortal)) == (before, True)
         assert mortal.host.containers["llama"].instance == original
     raise AssertionError("it never came to its end")
+
+
+def test_a_copy_that_another_command_wrote_is_refused_and_one_that_is_gone(mortal: World, lab: Path) -> None:
+    mortal.host.programs["sh"] = mortal._shell
+    command = ("clone", "llama", "spare", "--yes", "--set")
+    assert mortal.command(*command, "services.llama_cpp.parallel=2").code == 0
+    written = lab.read_text()
+    answer = mortal.command(*command, "services.llama_cpp.parallel=3")
+    assert (answer.code, "the file has a container spare" in answer.err) == (64, True)
+    assert mortal.command("down", "spare", "--yes").code == 0
+    mortal.host.delete(mortal.host.containers["spare"].instance)
+    answer = mortal.command(*command, "services.llama_cpp.parallel=2")
+    assert (answer.code, "the file has it, and its host does not" in answer.err) == (4, True)
+    assert lab.read_text() == written
 
 
 def test_a_killed_down_is_brought_to_its_end(mortal: World) -> None:
