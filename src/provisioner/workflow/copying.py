@@ -105,12 +105,12 @@ def settings_of(words: Sequence[str]) -> tuple[Setting, ...]:
         path, sign, written = word.partition("=")
         if not sign or not PATH.fullmatch(path) or not written.strip():
             raise InputError(
-                f"Unable to use --set {word}: it says no option and its value",
+                f"Unable to use --set {path}: it says no option and its value",
                 resolution="Write the path below the container's name: --set services.ROLE.OPTION=VALUE",
             )
         place = tuple(path.split("."))
         if place in found:
-            raise InputError(f"Unable to use --set {word}: {path} is set twice", resolution="Leave one of them out.")
+            raise InputError(f"Unable to use --set {path}: it is set twice", resolution="Leave one of them out.")
         found[place] = Setting(place, written.strip())
     return tuple(found.values())
 

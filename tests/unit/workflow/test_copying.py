@@ -78,6 +78,13 @@ def test_a_secret_in_clear_is_refused_wherever_it_is_nested(
     assert "canary" not in f"{refused.value} {refused.value.details} {refused.value.resolution}"
 
 
+@pytest.mark.parametrize("words", [["A.b=canary"], ["services.oci.api_key =canary"], ["a=canary", "a=canary"]])
+def test_a_word_that_is_no_setting_is_not_repeated(words: list[str]) -> None:
+    with pytest.raises(InputError) as refused:
+        settings_of(words)
+    assert "canary" not in str(refused.value)
+
+
 def test_a_named_secret_is_taken_wherever_it_is_nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text: str = CASES["secrets"]["file"]
     block = block_of(opened(tmp_path, text, monkeypatch), text, "services.oci.secrets=[{name: A, value: !secret key}]")
