@@ -1,10 +1,10 @@
 """Looks at the image that runs: whether it is the file's, what it may do, where it listens, and where its secrets show.
 
 Its standard input says in JSON what is expected (``container``, ``image``, ``unit``, ``published``, ``image_port``,
-``further``, ``volumes``, ``card``, ``secrets``, ``secret_files``, ``health_command``, ``within_s``). It prints in
-JSON what it ``saw``, and a list ``wrong`` of what should be otherwise, in words without secrets. ``card`` is the CDI
-file by which the image gets the container's card, empty where it has none; ``further`` are the places of further ports,
-each with the port inside.
+``further``, ``volumes``, ``card``, ``capabilities``, ``secrets``, ``secret_files``, ``health_command``, ``within_s``).
+It prints in JSON what it ``saw``, and a list ``wrong`` of what should be otherwise, in words without secrets. ``card``
+is the CDI file by which the image gets the container's card, empty where it has none; ``further`` are the places of
+further ports, each with the port inside.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ LISTENS_WITHIN_S, POLL_S = 20.0, 0.2
 """So long an image that answers at its main port may take until it listens at its further ones."""
 ASKED_EACH_S, SHORTEST_S = 1.0, 5.0
 """How often an image without a page is asked whether it is ready, and so long it may take to say so in any case."""
+SECCOMP_FILTER = "2"
+"""The kernel's number for a process whose system calls go through filters."""
 LISTENS = {"tcp": "0A", "udp": "07"}
 """How the kernel's tables call the state of a socket that waits for clients, by protocols."""
 SECRETS = "/run/secrets"
@@ -91,6 +93,22 @@ def power_problems(running: dict[str, Any], wanted: dict[str, Any]) -> Iterator[
             yield f"{source} of the machine is mounted at {mount.get('Destination')}"
 
 
+def status_of(process: int) -> dict[str, str]:
+    """Return what the kernel says of a process, by its words."""
+    lines = pathlib.Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return {word: value.strip() for word, value in (line.partition(":")[::2] for line in lines)}
+
+
+def confinement_problems(status: dict[str, str], wanted: dict[str, Any]) -> Iterator[str]:
+    """Yield what does not hold the image's process although Podman was told that it should."""
+    if int(status["CapBnd"], 16).bit_count() > len(wanted["capabilities"]):
+        yield f"the image may gain powers that nobody gave it (CapBnd {status['CapBnd']})"
+    if status["NoNewPrivs"] != "1":
+        yield "the image may gain powers by programs that have some (NoNewPrivs)"
+    if status["Seccomp"] != SECCOMP_FILTER:
+        yield "no filter keeps system calls from the image (Seccomp)"
+
+
 def devices_in(root: pathlib.Path) -> dict[str, int]:
     """The device files below ``root`` that not every container has, each with its number."""
     found = {}
@@ -121,10 +139,7 @@ def given_card(file: str) -> dict[str, Any]:
 
 def groups_of(process: int) -> set[int]:
     """The groups that a process is in, by the numbers that this container has for them."""
-    for line in pathlib.Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("Groups:"):
-            return {int(number) for number in line.split()[1:]}
-    return set()
+    return {int(number) for number in status_of(process).get("Groups", "").split()}
 
 
 def device_problems(process: int, card: dict[str, Any]) -> Iterator[str]:
@@ -294,6 +309,7 @@ def seen(wanted: dict[str, Any]) -> dict[str, Any]:
     wrong = [*image_problems(running, image, wanted), *power_problems(running, wanted), *port_problems(running, wanted)]
     wrong += [f"a secret stands in {place}" for place in leaks(wanted["secrets"], texts)]
     if process:
+        wrong += [*confinement_problems(status_of(process), wanted)]
         wrong += [*device_problems(process, card), *library_problems(process, card)]
         wrong += [*deaf_ports(process, wanted), *file_problems(process, wanted)]
     unwell = list(health_problems(wanted))

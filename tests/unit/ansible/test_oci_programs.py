@@ -201,6 +201,20 @@ def test_what_no_image_may_have_is_a_problem(changes: dict[str, Any], words: str
     assert words in problem
 
 
+@pytest.mark.parametrize(("status", "powers", "words"), CASES["what does not hold an image is a problem"])
+def test_what_does_not_hold_an_image_is_a_problem(status: dict[str, str], powers: list[str], words: str) -> None:
+    held = {"CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
+    assert list(LOOK.confinement_problems(held, {"capabilities": []})) == []
+    problems = list(LOOK.confinement_problems(held | status, {"capabilities": powers}))
+    assert [words in problem for problem in problems] == ([True] if words else [])
+
+
+def test_a_process_is_known_by_what_the_kernel_says_of_it() -> None:
+    status = LOOK.status_of(os.getpid())
+    assert status["Pid"] == str(os.getpid())
+    assert {"CapBnd", "NoNewPrivs", "Seccomp", "Groups"} <= status.keys()
+
+
 def test_a_further_port_is_published_where_the_file_says_it() -> None:
     there = {"HostIp": "", "HostPort": "53"}
     ports = {**RUNNING["NetworkSettings"]["Ports"], "5353/udp": [there]}
