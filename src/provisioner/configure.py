@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from provisioner.artifacts import Emit, RunPlaybook
@@ -79,18 +79,17 @@ def configure(
         for one in instances:
             emit(ApplyErrored(one.name, "configure", error.message))
         return Configured(failed=frozenset(one.name for one in instances), error=error)
-    ran: set[str] = set()
+    course = _Course()
     told = _progress(emit, measured)
 
     def on_task(event: TaskEvent) -> None:
         told(event)
-        if event.status in DONE:
-            ran.add(f"{event.host}/{event.role}")
+        course.note(event)
 
     ran_site = _run("site.yml", instances, reached, run_playbook, on_task, new=new)
     _stop_servers(ran_site.served, instances, providers, emit)
-    result, waited = _told_of_stopped(ran_site, instances, providers).without(GO_ON)
-    failed = _not_done(instances, result, {address for address in ran if address.partition("/")[0] not in waited})
+    result = _told_of_stopped(ran_site, instances, providers).without(GO_ON)
+    failed = course.not_done(instances, result)
     for one in instances:
         if one.name in failed:
             emit(ApplyErrored(one.name, "configure", failed[one.name]))
@@ -104,23 +103,45 @@ def configure(
     return Configured(changed, frozenset(failed), tuple(measured), kept_from)
 
 
-def _not_done(instances: Sequence[Instance], result: PlaybookResult, ran: Collection[str]) -> dict[str, str]:
-    """Why containers are not configured, by their names: only what all of its own roles ran in, to their end, is.
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """How far each container has come, by what tasks said: addresses of roles and services, names of containers."""
 
-    A play that all of its containers fail in is Ansible's last one, so another one's failure may be the reason.
-    """
-    own = {failure.host: failure.message for failure in result.failures}
-    not_done: dict[str, str] = {}
-    for instance in instances:
-        missing = [role.role for role in instance.roles if role.address not in ran]
-        if instance.name in own:
-            not_done[instance.name] = own[instance.name]
-        elif not result.finished:
-            not_done[instance.name] = "not configured to its end: Ansible was ended"
-        elif missing:
-            because = f" when {', '.join(sorted(own))} failed" if own else ""
-            not_done[instance.name] = f"not configured: Ansible stopped{because}, before {', '.join(missing)}"
-    return not_done
+    ran: set[str] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
+    """Those that are to be proved in a later play."""
+    proved: set[str] = field(default_factory=set)
+
+    def note(self, event: TaskEvent) -> None:
+        """Take up what a task said."""
+        address = f"{event.host}/{event.role}"
+        if event.status in DONE:
+            self.ran.add(address)
+        if event.task == GO_ON:
+            self.made.add(event.host)
+        if event.status in {"ok", "changed"} and PROOF.match(_short(event)):
+            self.proved.add(address)
+
+    def not_done(self, instances: Sequence[Instance], result: PlaybookResult) -> dict[str, str]:
+        """Return why containers are not configured, by their names: only what ran and was proved to its end is.
+
+        A play that all of its containers fail in is Ansible's last one, so another one's failure may be the reason.
+        """
+        own = {failure.host: failure.message for failure in result.failures}
+        because = f" when {', '.join(sorted(own))} failed" if own else ""
+        not_done: dict[str, str] = {}
+        for instance in instances:
+            missing = [role.role for role in instance.roles if role.address not in self.ran]
+            unproved = [one.role for one in instance.services if one.address not in self.proved]
+            if instance.name in own:
+                not_done[instance.name] = own[instance.name]
+            elif not result.finished:
+                not_done[instance.name] = "not configured to its end: Ansible was ended"
+            elif missing:
+                not_done[instance.name] = f"not configured: Ansible stopped{because}, before {', '.join(missing)}"
+            elif instance.name in self.made and unproved:
+                not_done[instance.name] = f"not proved: Ansible stopped{because}, before {', '.join(unproved)}"
+        return not_done
 
 
 def _error(result: PlaybookResult, not_done: Mapping[str, str]) -> ProvisionError | None:

@@ -116,11 +116,22 @@ def test_what_was_made_and_not_proved_as_another_one_failed_is_not_done() -> Non
     outcome, told = _configure(run, VOICE, GATEWAY)
     assert told == {
         "voice": "no network",
-        "gateway": "not configured: Ansible stopped when voice failed, before litellm",
+        "gateway": "not proved: Ansible stopped when voice failed, before litellm",
     }
     assert outcome.failed == {"voice", "gateway"}
     assert outcome.error is not None
     assert GO_ON not in outcome.error.details
+
+
+def test_what_was_made_is_not_done_where_the_proof_before_its_own_failed() -> None:
+    made = [TaskEvent("ok", name, "", GO_ON) for name in ("gateway", "voice")]
+    configured = [_event("changed", "gateway", "litellm"), _event("changed", "voice", "kokoro")]
+    run = _said(*configured, *made, _event("failed", "voice", "kokoro", "verify | Have it speak"), code=2)
+    outcome, told = _configure(run, VOICE, GATEWAY)
+    assert told["gateway"] == "not proved: Ansible stopped when voice failed, before litellm"
+    assert outcome.failed == {"voice", "gateway"}
+    proofs = [_event("ok", *one, "verify | Ask it") for one in (("voice", "kokoro"), ("gateway", "litellm"))]
+    assert set(_configure(_said(*configured, *made, *proofs), VOICE, GATEWAY)[1].values()) == {"done"}
 
 
 def test_only_a_start_is_not_an_end() -> None:

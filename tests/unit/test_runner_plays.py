@@ -10,7 +10,7 @@ import yaml
 
 from provisioner.inventory import NEW
 from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
-from provisioner.runner.plays import GO_ON, PLAY_FOR_EACH_SERVICE, with_hosts
+from provisioner.runner.plays import BEFORE_ENGINES, GO_ON, PLAY_FOR_EACH_SERVICE, PROVES_LATER, with_hosts
 from provisioner.values import paths
 
 PLAYS = [{"hosts": name, "roles": [name]} for name in ("containers", "service_one", "service_two")]
@@ -77,10 +77,10 @@ SITE = [
 ]
 
 
-def _site(**groups: list[str]) -> str:
-    """The playbook for containers ``a`` and ``b`` of these groups."""
+def _site(proved_later: tuple[str, ...] = ("engine", "gateway"), /, **groups: list[str]) -> str:
+    """The playbook for containers of these groups, whose roles of these names can be proved later."""
     children = {name: {"hosts": dict.fromkeys(hosts, HERE)} for name, hosts in groups.items()}
-    return with_hosts(yaml.safe_dump(SITE), yaml.safe_dump({"all": {"children": children}}))
+    return with_hosts(yaml.safe_dump(SITE), yaml.safe_dump({"all": {"children": children}}), proved_later)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def _site(**groups: list[str]) -> str:
         (
             ["b", "c"],
             [
-                *("containers", "service_gpu_userspace", NEW, NEW),
-                *(f"service_engine:!{NEW}", f"service_engine:&{NEW}", f"service_gateway:&{NEW}"),
+                *("containers", "service_gpu_userspace", "b:c", "containers"),
+                *("service_engine:!b", "b", "c"),
             ],
         ),
     ],
@@ -101,8 +101,21 @@ def test_several_new_containers_are_made_at_once_and_proved_in_order(new: list[s
     groups = {"containers": ["a", "b", "c"], "service_engine": ["a", "b"], "service_gateway": ["c"], NEW: new}
     made = yaml.safe_load(_site(**groups, service_gpu_userspace=["a", "b"]))
     assert [play["hosts"] for play in made] == plays
-    proofs = [play["tasks"][0]["ansible.builtin.include_role"] for play in made if ":&" in play["hosts"]]
+    proofs = [play["tasks"][0]["ansible.builtin.include_role"] for play in made if play["hosts"] in ("b", "c")]
     assert proofs == [{"name": name, "tasks_from": "verify"} for name in ("engine", "gateway") if len(new) > 1]
+
+
+def test_a_role_that_proves_itself_at_once_waits_for_what_is_before_it() -> None:
+    groups = {"containers": ["a", "b"], "service_engine": ["a"], "service_gateway": ["b"], NEW: ["a", "b"]}
+    made = yaml.safe_load(_site(("engine",), **groups))
+    assert [play["hosts"] for play in made] == ["containers", "service_engine", "service_gateway"]
+
+
+@pytest.mark.parametrize("play", yaml.safe_load((paths.playbooks() / "site.yml").read_text(encoding="utf-8")))
+def test_every_role_of_ours_can_be_proved_later_but_those_that_others_need_at_once(play: dict[str, object]) -> None:
+    (role,) = play["roles"]  # type: ignore[misc]
+    text = (paths.roles() / role / "tasks/main.yml").read_text(encoding="utf-8")
+    assert (PROVES_LATER in text) == (play["hosts"] not in ("containers", BEFORE_ENGINES))
 
 
 def _run(folder: Path, engine: dict[str, object]) -> tuple[PlaybookResult, list[str]]:
@@ -117,7 +130,9 @@ def _run(folder: Path, engine: dict[str, object]) -> tuple[PlaybookResult, list[
         (folder / f"roles/{role}/tasks").mkdir(parents=True)
         for name, content in tasks.items():
             (folder / f"roles/{role}/tasks/{name}.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    groups = {"service_engine": ["a"], "service_gateway": ["b"], NEW: ["a", "b"]}
+    groups = {"containers": ["a", "b", "c"], "service_engine": ["a"], "service_gateway": ["b"], NEW: ["a", "b"]}
+    (folder / "roles/containers/tasks").mkdir(parents=True)
+    (folder / "roles/containers/tasks/main.yml").write_text("[]", encoding="utf-8")
     (folder / "made.yml").write_text(_site(**groups), encoding="utf-8")
     hosts = {name: {"hosts": dict.fromkeys(names, HERE)} for name, names in groups.items()}
     told: list[str] = []
@@ -140,6 +155,6 @@ def test_roles_of_new_containers_do_not_wait_for_each_other(tmp_path: Path) -> N
 def test_nothing_is_proved_where_a_new_container_could_not_be_made(tmp_path: Path) -> None:
     result, told = _run(tmp_path, {"name": "Break", "ansible.builtin.fail": {"msg": "no network"}})
     assert [line for line in told if line.endswith(" Prove")] == []
-    rest, waited = result.without(GO_ON)
-    assert waited == {"b"}
-    assert [(failure.host, failure.message) for failure in rest.failures] == [("a", "no network")]
+    failures = result.without(GO_ON).failures
+    assert [(failure.host, failure.message) for failure in failures] == [("a", "no network")]
+    assert {failure.host for failure in result.failures} == {"a", "b", "c"}, "nor goes on what was there before"

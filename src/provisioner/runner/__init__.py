@@ -23,7 +23,7 @@ from typing import Any
 from provisioner.models.sources import TOKEN_NAMES
 from provisioner.module_server.handing import NOTES, Served, served
 from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, short_words, task_event
-from provisioner.runner.plays import PLAY_FOR_EACH_SERVICE, with_hosts
+from provisioner.runner.plays import PLAY_FOR_EACH_SERVICE, PROVES_LATER, with_hosts
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.masking import masked
@@ -69,10 +69,9 @@ class PlaybookResult:
     served: Served = field(default_factory=Served)
     """What ran in the containers' module servers, which run on until somebody stops them."""
 
-    def without(self, task: str) -> tuple[PlaybookResult, frozenset[str]]:
-        """Return the same without the failures of a task, and the hosts that failed in it."""
-        hosts = frozenset(event.host for event in self.failures if event.task == task)
-        return replace(self, failures=tuple(event for event in self.failures if event.task != task)), hosts
+    def without(self, task: str) -> PlaybookResult:
+        """Return the same without the failures of a task."""
+        return replace(self, failures=tuple(event for event in self.failures if event.task != task))
 
     def raise_for_failure(self, doing: str) -> PlaybookResult:
         """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
@@ -179,8 +178,16 @@ def _with_hosts(playbook: str, inventory: str, private: Path) -> Path:
     if playbook not in PLAY_FOR_EACH_SERVICE:
         return whole
     shorter = private / playbook
-    shorter.write_text(with_hosts(whole.read_text(encoding="utf-8"), inventory), encoding="utf-8")
+    text = with_hosts(whole.read_text(encoding="utf-8"), inventory, frozenset(_proved_later()))
+    shorter.write_text(text, encoding="utf-8")
     return shorter
+
+
+def _proved_later() -> Iterator[str]:
+    """Yield the roles that leave their proof to a later play where they are told so."""
+    for page in paths.roles().glob("*/tasks/main.yml"):
+        if PROVES_LATER in page.read_text(encoding="utf-8"):
+            yield page.parents[1].name
 
 
 def _ended_with_us(environment: dict[str, str], private: Path) -> dict[str, str]:
