@@ -35,14 +35,19 @@ def made_now(lab: dict[str, Any]) -> dict[str, Any]:
     return made_of(fleet.instances, fleet.artifacts)
 
 
-def but_for_mounts(containers: dict[str, Any]) -> dict[str, Any]:
-    """Where a volume is mounted changes in a container as it is: only which one, and how, has to be the same."""
+def but_for_what_is_inside(containers: dict[str, Any]) -> dict[str, Any]:
+    """Where a volume is mounted, and where in it a port of the host leads, changes in a container as it is.
+
+    Only which volume, and how, and which port has to be the same.
+    """
     found = {}
     for name, container in containers.items():
         volumes, others = list[dict[str, str]](), list[Any]()
         for device in container["devices"]:
             if device["kind"] == "volume":
                 volumes.append({key: value for key, value in device["properties"].items() if key != "path"})
+            elif device["kind"] == "publish":
+                others.append((device["name"], device["properties"]["listen"]))
             else:
                 others.append(device)
         volumes.sort(key=lambda properties: properties["volume"])
@@ -52,7 +57,9 @@ def but_for_mounts(containers: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_no_container_of_the_version_before_differs(name: str) -> None:
-    assert but_for_mounts(made_now(ALL[name])["containers"]) == but_for_mounts(RECORD[name]["containers"])
+    assert but_for_what_is_inside(made_now(ALL[name])["containers"]) == but_for_what_is_inside(
+        RECORD[name]["containers"]
+    )
 
 
 @pytest.mark.parametrize("name", ALL)

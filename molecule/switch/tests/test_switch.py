@@ -216,6 +216,7 @@ def test_only_what_is_on_the_list_reaches_the_engine(host: Host, path: str, want
         *((post("{}").replace("Content-Length: 2", f"Content-Length: {length}"), 413) for length in TOO_LONG),
         (post("{}").replace("Content-Length: 2", f"Content-Length: {2**63}"), 400),
         (post("{}").replace("Content-Length: 2", "Content-Length: 2\r\nContent-Length: 3"), 400),
+        (get("/v1/models").replace("Host", "Content-Length: 900000\r\nHost"), 400),
         (
             get("/v1/models").replace("Connection: close", "Connection: close\r\nTransfer-Encoding: chunked")
             + "0\r\n\r\n",

@@ -16,7 +16,7 @@ NOT_TAKEN_UP = "what came for its services is no longer mounted"
 def with_former_mounts(change: Change) -> Change:
     """The update of a container, but that it keeps its mounted volumes, and the way of ports that are published.
 
-    A port of the host that is to lead elsewhere does so once somebody listens there.
+    A port of the host that is to lead elsewhere in the same container does so once somebody listens there.
     A volume does not stay whose folder is above or below that of one that comes: nothing can be mounted inside of one
     that is read-only. Where nothing runs nothing uses it. Other changes than updates are given as they are.
     """
@@ -24,8 +24,8 @@ def with_former_mounts(change: Change) -> Change:
     if updated is None:
         return change
     before, after = updated
-    former = {device.name: device for device in before.devices if device.kind == "publish"}
-    devices = [former.get(device.name, device) for device in after.devices]
+    former = {(device.name, *_entrance(device)): device for device in before.devices if device.kind == "publish"}
+    devices = [former.get((device.name, *_entrance(device)), device) for device in after.devices]
     devices += _leaving(before.devices, after.devices)
     if tuple(devices) == after.devices:
         return change
@@ -93,6 +93,11 @@ def _leaving(before: Sequence[Device], after: Sequence[Device]) -> list[Device]:
 
 def _volumes(devices: Sequence[Device]) -> list[Device]:
     return [device for device in devices if device.kind == "volume"]
+
+
+def _entrance(device: Device) -> tuple[str | None, ...]:
+    """Return what a published port takes of its host."""
+    return device.properties.get("listen"), device.properties.get("protocol")
 
 
 def _folder(device: Device) -> PurePosixPath:

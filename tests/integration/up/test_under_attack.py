@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ import pytest
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 from tests.lab_files import lab_text
+from tests.processes import completed, killed_at_end
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus]
 
@@ -27,6 +29,8 @@ PORT = 8080
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 9)]
 """Of this machine, from which its published port is reached as from others of the LAN."""
 LASTS_S = 300
+MOST_OF_ONE = 100
+"""Of one address that are open for long."""
 MOST_TIMES_SLOWER = 3
 """Measured alone it is 1.0 to 1.2: the attackers run on the same processors."""
 
@@ -45,19 +49,20 @@ def attacked() -> Iterator[None]:
     """5,000 idle connections and 200 bodies that take long, from eight addresses, until the block ends."""
     slow = ["slow_bodies.py", str(PORT), "200", str(LASTS_S), "33554432", ",".join(ADDRESSES)]
     idle = ["idle_connections.py", str(PORT), "5000", str(LASTS_S), *ADDRESSES]
-    running = [
-        subprocess.Popen([sys.executable, str(ATTACKERS / program), *words], stdout=subprocess.DEVNULL)
-        for program, *words in (slow, idle)
-    ]
-    try:
-        time.sleep(5)  # until all of them have begun
-        assert [one.poll() for one in running] == [None, None]
+    with ExitStack() as stack:
+        running = []
+        for program, *words in (slow, idle):
+            command = [sys.executable, str(ATTACKERS / program), *words]
+            running.append(stack.enter_context(killed_at_end(subprocess.Popen(command, stdout=subprocess.DEVNULL))))
+        wait_until(lambda: connected() > MOST_OF_ONE * len(ADDRESSES) / 2)
         yield
         assert [one.poll() for one in running] == [None, None], "they went on until the end"
-    finally:
-        for one in running:
-            one.kill()
-            one.wait(30)
+
+
+def connected() -> int:
+    """Return how many connections to the published port there are."""
+    said = completed(["ss", "-Htn", "state", "established", f"( sport = :{PORT} )"], timeout_s=30).stdout
+    return len(said.splitlines())
 
 
 def asked() -> float:

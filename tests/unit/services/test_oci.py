@@ -135,7 +135,7 @@ def test_further_ports_are_known_to_whoever_looks_at_what_is_open() -> None:
     assert Socket("oci.service", "network", 514, "logs", "udp") in sockets
     assert Socket("switch-oci.service", "network", 8300, "clients reach it there") in sockets
     assert {device.name: dict(device.properties) for device in instance.devices if device.kind == "publish"} == {
-        "publish-oci": {"listen": "0.0.0.0:8300", "connect": "127.0.0.1:8300"},
+        "publish-oci": {"listen": "0.0.0.0:8300", "connect": "127.0.0.2:8300", "proxy_protocol": "true"},
         "publish-oci-1883": {"listen": "0.0.0.0:1883", "connect": "127.0.0.1:1883"},
         "publish-oci-514-udp": {"listen": "0.0.0.0:514", "connect": "127.0.0.1:514", "protocol": "udp"},
     }

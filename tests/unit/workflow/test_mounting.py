@@ -57,6 +57,12 @@ def test_a_published_port_leads_elsewhere_in_the_last_step() -> None:
     assert last.after.devices == (told,)
 
 
+def test_another_port_of_the_host_is_let_go_at_once() -> None:
+    """Another container may be about to get it."""
+    moved = replace(PORT, properties={**PORT.properties, "listen": "0.0.0.0:8081"})
+    assert last_step(update((PORT,), (moved,))) is None
+
+
 def test_only_volumes_stay() -> None:
     change = update((OLD, PORT), (NEW,))
     assert devices(with_former_mounts(change))[1] == ("engine-0ld", "engine-new")
