@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from provisioner import guard
-from provisioner.guard import DISCARDED_BYTES, Doors, Guard, Limits, is_worth_a_line, watched
+from provisioner.guard import DISCARDED_BYTES, KEY_HEADERS, Doors, Guard, Limits, is_worth_a_line, watched
+from provisioner.values import paths
 from tests.case_files import read_cases
 
 CASES = read_cases("guard")
@@ -488,3 +489,9 @@ def test_the_journal_tells_of_all_but_looks_at_the_health_page(method: str, path
     words = ("127.0.0.1:9", method, path, "1.1", 200)
     record = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, '%s - "%s %s HTTP/%s" %d', words, None)
     assert is_worth_a_line(record) is is_told
+
+
+def test_the_switch_knows_each_place_in_which_it_looks_for_a_key() -> None:
+    """Else clients that the program would take are refused before it."""
+    known = (paths.roles() / "switch/vars/main.yml").read_text(encoding="utf-8")
+    assert [name for name in KEY_HEADERS if f"'{name.decode()}'" not in known] == []
