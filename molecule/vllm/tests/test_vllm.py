@@ -265,8 +265,7 @@ def test_a_server_that_asks_nobody_for_a_key_fails_the_proof(host: Host) -> None
     host.check_output("printf %s %s > /run/open.py", "%s", WITHOUT_KEY)
     python = "/opt/torch_stack/current/bin/python"
     with drop_in(host, "ExecStart=", f"ExecStart={python} /run/open.py"):
-        words = ("a request without a key was answered with 200 instead of 401", "POST /v1/completions (422)")
-        refuses("verify_alone.yml", *words)
+        refuses("verify_alone.yml", "a request without a key was answered with 200 instead of 401")
 
 
 @pytest.mark.usefixtures("mended")
