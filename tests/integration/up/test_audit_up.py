@@ -100,7 +100,7 @@ def test_an_engine_without_its_key_is_found_by_verify_as_well(lab: Lab) -> None:
     for verb in ("audit", "verify"):
         found = [line for line in audited(lab, ENGINE, verb) if "answers, and no page says so" in line]
         assert any("GET /props answers, and no page says so: 200 without a key" in line for line in found), found
-        assert any("POST /v1/chat/completions answers, and no page says so: " in line for line in found), found
+        assert not any("POST " in line for line in found), "what has it compute its switch keeps closed by itself"
     sh(lab, ENGINE, f"cp /root/unit {UNIT}")
     restarted(lab, ENGINE, "llama-server")
     assert audited(lab, ENGINE, "verify") == []
