@@ -270,6 +270,9 @@ class Keeper:
         with self._switch.alone():
             self._switch.tell(f"set server {ASLEEP}/{ASLEEP} state ready")
         begin_to("stop", self.unit)
+        if self._has_to_stay():  # said after the look above: its start was none, as the engine still ran
+            forget_starts(self.unit)
+            begin_to("start", self.unit)
         self._next_check, self._serves_since = 0.0, None
         say(f"{self.unit} is stopped: {why}.")
 

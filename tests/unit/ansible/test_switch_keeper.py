@@ -167,6 +167,17 @@ def test_a_request_of_the_last_moment_keeps_it(keeping: Any, world: World, socke
     assert not marker(socket).exists()
 
 
+def test_who_tells_it_to_stay_while_it_is_being_stopped_has_it_started_again(
+    keeping: Any, world: World, socket: Path
+) -> None:
+    """A proof that begins at that moment has found it running, and started nothing."""
+    world.on["stop"] = lambda: keeper.stay_of(socket).write_text(str(world.now + 1000)) and None
+    passes(keeping, world, IDLE_S + 6)
+    assert world.did[world.did.index("stop") :][:3] == ["stop", f"forget {UNIT}", "start"]
+    assert (world.unit, world.slot) == ("active", "UP")
+    assert not marker(socket).exists()
+
+
 @pytest.mark.parametrize(("word", "job"), [("active", True), ("deactivating", False), ("inactive", False)])
 def test_what_somebody_else_does_to_it_is_left_alone(
     keeping: Any, world: World, socket: Path, word: str, job: bool
