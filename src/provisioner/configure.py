@@ -105,7 +105,7 @@ def configure(
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """How far each container has come, by what tasks said: addresses of roles and services, names of containers."""
+    """The progress of each container, by what tasks said: addresses of roles and services, names of containers."""
 
     ran: set[str] = field(default_factory=set)
     made: set[str] = field(default_factory=set)

@@ -28,7 +28,7 @@ def attack(until: float, source: str) -> None:
     """Send bodies, one after the other, and count the statuses of their answers."""
     while time.monotonic() < until:
         send(until, source)
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_S)  # the pace of the attack: without it, it would measure its own processor time
 
 
 def send(until: float, source: str) -> None:

@@ -1,4 +1,4 @@
-"""Whose connection it is: heard from the host's proxy alone; no address takes the places of others."""
+"""The address of a client is heard from the host's proxy alone; no address takes the places of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has no key is refused before anybody waits; keys come to their end by themselves."""
+"""Requests without a key are refused before they wait; keys come to their end by themselves."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Kind = Literal[
 """What an option may name."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Content = Literal["certificates", "python"]
-"""What a file that an option names may hold: certificates in PEM form, a module of Python."""
+"""The contents that a file which an option names may have: certificates in PEM form, a module of Python."""
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 ANSWERS = ("chat", "embedding", "rerank")
 """What an engine, or an alias of a gateway, can be asked for."""

@@ -20,7 +20,7 @@ from provisioner.values.address import Address
 from provisioner.values.state import STOP_S, Artifact, Device, Fleet, HostState, Instance, Service
 
 TOLD_ADDRESS = "127.0.0.2"
-"""Where switches and doors hear whose connection it is: ``__switch_told`` and ``__door_told`` of their roles."""
+"""The address at which switches (``__switch_told``) and doors (``__door_told``) hear whose connection it is."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 
 
@@ -144,7 +144,7 @@ def _published(container: ResolvedContainer) -> Iterator[Device]:
         name = f"publish-{service.role.replace('_', '-')}"
         for port in service.offered_ports:
             ends = {"listen": f"{ANY_ADDRESS}:{port.number}", "connect": f"127.0.0.1:{port.number}"}
-            if service.sites or (service.page.behind and port.number == service.port):
+            if port.protocol == "tcp" and (service.sites or (service.page.behind and port.number == service.port)):
                 # A switch or a door hears there whose connection it is.
                 ends |= {"connect": f"{TOLD_ADDRESS}:{port.number}", "proxy_protocol": "true"}
             if port.protocol != "tcp":

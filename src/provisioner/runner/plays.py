@@ -19,6 +19,8 @@ BEFORE_ENGINES = "service_gpu_userspace"
 MAKE = "Make what is new"
 GO_ON = "Go on where all that is new was made"
 """Fails in each container where something was not, so that no gateway is changed or proved without its engine."""
+FIRST = ("containers", BEFORE_ENGINES)
+"""The plays that come before those of services that may be made at once."""
 PROVES_LATER = "provision_proves_later"
 """The variable by which a role leaves its proof to a later play."""
 
@@ -34,8 +36,7 @@ def with_hosts(playbook: str, inventory: str, proved_later: Collection[str] = ()
     groups = _groups(inventory)
     plays = yaml_value(playbook)
     kept = one_by_one([play for play in plays if play["hosts"] in groups] or plays, groups)
-    first = ("containers", BEFORE_ENGINES)
-    other = [play for play in kept if play["hosts"] not in first and not set(play.get("roles", ())) <= {*proved_later}]
+    other = [play for play in kept if play["hosts"] not in FIRST and not set(play.get("roles", ())) <= {*proved_later}]
     new = groups.get(NEW, set()).difference(*(groups[play["hosts"]] for play in other if play["hosts"] in groups))
     if len(new) > 1:
         kept = list(side_by_side(kept, groups, new))
@@ -50,7 +51,7 @@ def side_by_side(
     Whoever writes a handler keeps in mind that of several roles that include a third one the last one's variables are
     those of its handlers, in all containers of a play.
     """
-    services = [play for play in plays if play["hosts"] not in ("containers", BEFORE_ENGINES)]
+    services = [play for play in plays if play["hosts"] not in FIRST]
     yield from (play for play in plays if play not in services)
     hosts = ":".join(sorted(new))
     own_way = []

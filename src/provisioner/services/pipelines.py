@@ -77,7 +77,7 @@ class Knowledge(base.OnCpu):
 
 
 def flaws(name: str, text: str) -> Iterator[Flaw]:
-    """What keeps upstream from serving a module of that name, as far as that is seen without running it."""
+    """Yield what keeps upstream from serving a module of that name, as far as that is seen without running it."""
     if not NAME.fullmatch(name):
         hint = 'Call it by a letter or "_", then letters, digits, "_" and "-", ending with .py; failed.py is taken.'
         yield Flaw(0, f"{name} cannot be the name of a pipeline", hint)
@@ -86,7 +86,7 @@ def flaws(name: str, text: str) -> Iterator[Flaw]:
 
 
 def said_of(text: str) -> Said:
-    """What the file says of its pipeline."""
+    """Return what the file says of its pipeline."""
     found = _class(python_tree(text))
     return _said(found) if found is not None else Said()
 

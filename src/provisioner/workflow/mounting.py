@@ -1,4 +1,4 @@
-"""What stays in a container while its services go over to what comes in its place: volumes, published ports. Pure."""
+"""Keep in a container, while its services go over to others, the volumes and published ports of before. Pure."""
 
 from __future__ import annotations
 

@@ -141,6 +141,18 @@ def test_further_ports_are_known_to_whoever_looks_at_what_is_open() -> None:
     }
 
 
+def test_a_port_of_udp_with_the_number_of_the_service_begins_with_no_address() -> None:
+    """Incus says whose connection it is over TCP alone."""
+    ports = [{"port": 8300, "protocol": "udp", "why": "found by others"}]
+    _, instance = resolved(pages=None, looks=["/"], api_key=KEY, ports=ports, expose="lan")
+    told = {
+        device.name: "proxy_protocol" in device.properties
+        for device in instance.devices
+        if "listen" in device.properties
+    }
+    assert told == {"publish-oci": True, "publish-oci-8300-udp": False}
+
+
 def test_each_has_a_page_of_its_own_that_says_that_it_is_well() -> None:
     page = CATALOG.services["oci"]
     assert page.health_with({}) == "/"
