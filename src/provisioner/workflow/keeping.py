@@ -174,12 +174,6 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
         _refuse({source: obstacle} if obstacle else {}, "")
         copy = replace(one, name=name)
         left = left_copy(copy, effects)
-        if left is not None and left.status is not Status.STOPPED:
-            raise PreflightError(
-                f"Unable to clone a container as {name}: a run that was killed left a copy of that name",
-                details="Somebody has started it since. Whether it is whole is not known.",
-                resolution=f"Delete it (provision destroy {name}), then run the same command again.",
-            )
         lease.check()
         if left is not None:
             effects.providers[left.host].delete(left)
@@ -192,9 +186,20 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
 
 
 def left_copy(copy: Instance, effects: Effects) -> Instance | None:
-    """Return what a killed run has left of such a copy: it may be half made, and is to be deleted and made anew."""
+    """Return what a killed run has left of such a copy: it may be half made, and is to be deleted and made anew.
+
+    Raises ``PreflightError`` where somebody has started it: what is in it may be wanted.
+    """
     there = observe(copy.lab, effects.providers).instance(copy.name)
-    return there if copy.name in unfinished.noted(copy.lab, CLONE, effects) else None
+    if there is None or copy.name not in unfinished.noted(copy.lab, CLONE, effects):
+        return None
+    if there.status is not Status.STOPPED:
+        raise PreflightError(
+            f"Unable to clone a container as {copy.name}: a run that was killed left a copy of that name",
+            details="Somebody has started it since. Whether it is whole is not known.",
+            resolution=f"Delete it (provision destroy {copy.name}), then run the same command again.",
+        )
+    return there
 
 
 def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:

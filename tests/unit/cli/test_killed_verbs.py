@@ -230,10 +230,11 @@ def left_by_a_killed_clone(world: World) -> None:
         world.host.locks.clear()
 
 
-def test_a_left_copy_that_somebody_has_started_is_named_with_what_to_do(mortal: World) -> None:
+@pytest.mark.parametrize("more", [(), ("--set", "services.llama_cpp.parallel=2", "--yes")])
+def test_a_left_copy_that_somebody_has_started_is_named_with_what_to_do(mortal: World, more: tuple[str, ...]) -> None:
     left_by_a_killed_clone(mortal)
     mortal.host.start(mortal.host.containers["spare"].instance)
-    answer = mortal.command("clone", "llama", "spare")
+    answer = mortal.command("clone", "llama", "spare", *more)
     assert (answer.code, "Delete it (provision destroy spare)" in answer.err) == (4, True), answer.err
     assert "spare" in mortal.host.containers
 
