@@ -340,7 +340,7 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
     """Make the copy, give it keys of its own, and write it into the file: all of it, or nothing is left."""
     provider = effects.providers[source.host]
     copy = replace(source, name=wanted.name)
-    unfinished.note([copy], keeping.CLONE, effects)
+    unfinished.note([copy], keeping.CHANGED_CLONE, effects)
     try:
         made = keeping.worked(effects, wanted.name, keeping.CLONE, lambda: provider.clone(source, wanted.name))
         try:

@@ -32,6 +32,7 @@ class Before:
 
 
 ROLLBACK, CLONE = "rollback", "clone"
+CHANGED_CLONE = "clone --set"  # starts the copy itself, before the file has it
 """What is noted of a container while the verb works on it."""
 NEWEST_ONLY = "its storage goes back to the newest snapshot only"
 NO_WAY_BACK = "Run up with --no-rollback to change it without a way back."
@@ -188,10 +189,12 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
 def left_copy(copy: Instance, effects: Effects) -> Instance | None:
     """Return what a killed run has left of such a copy: it may be half made, and is to be deleted and made anew.
 
-    Raises ``PreflightError`` where somebody has started it: what is in it may be wanted.
+    Raises ``PreflightError`` where somebody else than that run has started it: what is in it may be wanted.
     """
     there = observe(copy.lab, effects.providers).instance(copy.name)
-    if there is None or copy.name not in unfinished.noted(copy.lab, CLONE, effects):
+    if there is None or copy.name in unfinished.noted(copy.lab, CHANGED_CLONE, effects):
+        return there
+    if copy.name not in unfinished.noted(copy.lab, CLONE, effects):
         return None
     if there.status is not Status.STOPPED:
         raise PreflightError(
