@@ -31,6 +31,7 @@ COVERED = ("src/", "roles/", "playbooks/", "molecule/")
 SRC = r"src/provisioner/"
 RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"roles/switch/", ("molecule/switch*", "molecule/llama_cpp", "*turns*", "*changes_while_asked*", "*attack*")),
+    (r"roles/egress/", ("molecule/pipelines", "molecule/oci", "*oci_up*", "*pipelines_up*")),
     (r"roles/(gpu_host|gpu_userspace|cuda_toolkit)/", CARDS),
     (r"roles/(base|container|model_store)/", (*REPRESENTATIVES, "molecule/container", "molecule/model_store")),
     (r"roles/incus_host/", ("*host_prepare*",)),

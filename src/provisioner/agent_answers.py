@@ -78,6 +78,15 @@ def openings_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def egress_answer(answer: Any) -> dict[str, Any]:
+    """What a service reached that it must not, as role ``egress`` has asked; ``DamagedAnswerError``, else."""
+    found = _object(answer, "it", ("asked", "reached", "refused"))
+    _count(found["refused"], "refused", MOST_BYTES)
+    for word in ("asked", "reached"):
+        _list(found[word], word, _text)
+    return found
+
+
 def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
     """The answer of ``trying``, as it is, with one of these outcomes; ``DamagedAnswerError``, else.
 

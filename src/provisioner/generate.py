@@ -20,7 +20,16 @@ from typing import Any
 
 import yaml
 
-from provisioner.catalog import BASE, STAGES, ServiceType, Socket, internal_passed_on, load_catalog, passed_on
+from provisioner.catalog import (
+    BASE,
+    STAGES,
+    ServiceType,
+    Socket,
+    helpers_of,
+    internal_passed_on,
+    load_catalog,
+    passed_on,
+)
 from provisioner.gpus.bandwidth import GB, GIB, known_cards
 from provisioner.manual import installed_files
 from provisioner.values import paths
@@ -61,9 +70,9 @@ def generated_files(
         service = _service_page(role)
         text = page.read_text(encoding="utf-8")
         internal = frozenset(service.get("internal", ()))
-        if "behind" in service:
-            text = files[page] = specs_text(page, text, service)
-            internal |= {*internal_passed_on(role, service)}
+        for helper in helpers_of(role, service):
+            text = files[page] = specs_text(page, text, helper, service["stage"])
+        internal |= {*internal_passed_on(role, service)}
         options = _options(page, text)
         table = options_table(role.name, options, internal, service.get("limits", {}))
         files[role / "defaults/main.yml"] = defaults_text(options)
@@ -95,20 +104,20 @@ def defaults_text(options: Mapping[str, Any]) -> str:
     return DEFAULTS_HEADER + (_yaml(values) if values else "{}\n")
 
 
-def specs_text(page: Path, text: str, service: Mapping[str, Any]) -> str:
-    """``argument_specs.yml`` of a service with what the role before it passes on, in both of its entry points."""
-    role, before = page.parents[1], page.parents[2] / service["behind"]
-    begin, end = (OPTIONS_INDENT + words.format(role=before.name) for words in (PASSED_ON_BEGIN, PASSED_ON_END))
-    specs = _options(before / "meta/argument_specs.yml")
+def specs_text(page: Path, text: str, helper: Path, stage: str) -> str:
+    """``argument_specs.yml`` of a service of that stage with what a role passes on, in both of its entry points."""
+    role = page.parents[1]
+    begin, end = (OPTIONS_INDENT + words.format(role=helper.name) for words in (PASSED_ON_BEGIN, PASSED_ON_END))
+    specs = _options(helper / "meta/argument_specs.yml")
     options = {}
-    for name in passed_on(before, service["stage"]):
-        options[f"{role.name}_{name}"] = specs[f"{before.name}_{name}"]
+    for name in passed_on(helper, stage):
+        options[f"{role.name}_{name}"] = specs[f"{helper.name}_{name}"]
     lines = _yaml(options, PAGE_WIDTH).splitlines(keepends=True) if options else []
     block = "".join(OPTIONS_INDENT + line for line in lines)
     first, *others = text.split(f"{begin}\n")
     if len(others) != len(("main", "verify")) or not all(f"{end}\n" in other for other in others):
         raise InputError(
-            f"Unable to generate what role {before.name} passes on in {page}",
+            f"Unable to generate what role {helper.name} passes on in {page}",
             details="One of its entry points, main and verify, has no place for it.",
             resolution=f"Write these two lines among the options of each:\n{begin}\n{end}",
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
 from provisioner.values.address import Address
+from provisioner.values.declared import INTERNET, REACHES
 from provisioner.values.facts import (
     STILL_CLOSED,
     Closed,
@@ -121,6 +122,15 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def _cut_off(service: Service) -> str:
+    """Say what a service that ran others' code without limits reaches from now on."""
+    reaches = service.variables[f"{service.role}_{REACHES}"]
+    needed = ", ".join(service.needs)
+    given = f" ({needed})" if needed else ""
+    advice = "" if INTERNET in reaches else f"; {REACHES}: {INTERNET} leaves it the {INTERNET}"
+    return f"from now on it reaches what the file connects it to{given} or {REACHES} names, and nothing else{advice}"
+
+
 def _is_followed(service: Service, option: str) -> bool:
     """Whether a change of the option leaves people something to do; what is no longer asked for leaves nothing."""
     return option in service.after_change and bool(service.variables.get(f"{service.role}_{option}"))
@@ -164,6 +174,10 @@ def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) 
     if not set(service.given).isdisjoint(plain):
         yield "another build is mounted for it"
     observed = {*CARD, PROCESSOR, *service.given}
+    is_new = before and f"{service.role}_{REACHES}" not in before
+    if is_new and REACHES in plain:
+        yield _cut_off(service)
+        observed.add(REACHES)
     written = [name for name in plain if name not in observed]
     if written:
         yield f"{', '.join(written)} changed in the file"

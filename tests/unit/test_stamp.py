@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.stamp import MOST_NAMED, has_same_wishes, reasons_to_run, stamp_for
 from provisioner.values.address import Address
@@ -160,3 +161,19 @@ def test_a_stamp_holds_no_secret_and_depends_on_its_salt() -> None:
     assert SECRET not in json.dumps(one)
     assert one["secrets"] != other["secrets"]
     assert one["inputs"] == other["inputs"]
+
+
+KEPT_IN = Service(
+    "oci", "box", "app", {"oci_port": 80, "oci_reaches": []}, digest="role-2", needs=(Address("llama/llama_cpp"),)
+)
+
+
+@pytest.mark.parametrize("reaches", [[], ["internet"], ["llama.incus:8080"]])
+def test_what_is_cut_off_is_said_once_of_a_service_that_was_not_kept_in(
+    reaches: list[str], snapshot: SnapshotAssertion
+) -> None:
+    after = replace(KEPT_IN, variables={**KEPT_IN.variables, "oci_reaches": reaches})
+    before = replace(KEPT_IN, variables={"oci_port": 80}, digest="role-1")
+    box = replace(instance(), services=(after,), base=None)
+    assert reasons_to_run(box, [stamp(before)])[after.address] == snapshot
+    assert reasons_to_run(box, [stamp(after)]) == {}

@@ -392,3 +392,33 @@ def test_a_command_that_says_it_is_not_well_is_no_proof() -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_done(values: dict[str, Any], words: str) -> None:
     SCENARIO.refuses("converge.yml", words, **values)
+
+
+def asked_inside(host: Host, *places: tuple[str, int]) -> list[str]:
+    """Return for each place the number of the error of a connection from the image's network, 0 for none."""
+    program = "import json, sys; sys.path.insert(0, '/usr/local/lib/egress'); import egress; "
+    program += "print(*(code for *_, code in egress.ask([tuple(place) for place in json.loads(sys.argv[1])])))"
+    pid = f"$({PODMAN} container inspect oci --format '{{{{.State.Pid}}}}')"
+    return str(host.check_output(f"nsenter -t {pid} -n python3 -BS -c %s %s", program, json.dumps(places))).split()
+
+
+def test_it_reaches_nothing_but_what_it_is_given(host: Host) -> None:
+    gateway = str(host.check_output("ip -4 route show default")).split()[2]
+    address = str(host.check_output("ip -4 -brief address show eth0")).split()[2].partition("/")[0]
+    beside = ("127.0.0.1", 80)  # its own
+    places = [(gateway, 53), (gateway, 2222), (address, PORT), (address, 22), ("169.254.169.254", 80)]
+    assert asked_inside(host, *places, beside) == ["113"] * 5 + ["0"]
+    assert host.run(f"{PODMAN} exec oci /bin/busybox nslookup example.org {gateway}").rc != 0
+    SCENARIO.passes("converge.yml", oci_reaches=[f"{gateway}:53"])
+    assert asked_inside(host, *places) == ["0", "113", "113", "113", "113"]
+    SCENARIO.passes("converge.yml")
+    assert asked_inside(host, (gateway, 53)) == ["113"]
+
+
+@pytest.mark.usefixtures("mended")
+def test_an_image_without_its_rules_is_no_proof(host: Host) -> None:
+    hold = "add table ip hold; add chain ip hold out { type filter hook postrouting priority 0; }"
+    hold += "; add rule ip hold out ip daddr 169.254.0.0/16 drop"
+    host.check_output("systemctl stop egress-oci.timer; nft %s && nft delete table inet egress_oci", hold)
+    SCENARIO.refuses("verify_alone.yml", "Unable to keep oci in", "169.254.169.254:80")
+    host.check_output("nft delete table ip hold")

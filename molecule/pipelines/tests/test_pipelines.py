@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from testinfra.host import Host
 
 from tests.case_files import read_case
+from tests.molecule.playbooks import Scenario
 
-SCENARIO = Path(__file__).resolve().parents[1]
-VARS = read_case(SCENARIO / "vars.yml")
+FOLDER = Path(__file__).resolve().parents[1]
+VARS = read_case(FOLDER / "vars.yml")
+SCENARIO = Scenario(FOLDER, VARS["pipelines_api_key"], 9099)
 SERVED = "/etc/pipelines/served"
 ASK = """
 import json, sys, urllib.error, urllib.request
@@ -71,7 +76,7 @@ def test_the_switch_passes_questions_and_the_list_of_models_alone(host: Host) ->
 def test_the_server_cannot_write_to_what_it_runs(host: Host) -> None:
     for path in (SERVED, f"{SERVED}/team.py", f"{SERVED}/team/valves.json", "/opt/pipelines/source/main.py"):
         assert host.run("runuser -u pipelines -- test -w %s", path).rc != 0, path
-    text = (SCENARIO / "files/pipelines/told.py").read_text(encoding="utf-8")
+    text = (FOLDER / "files/pipelines/told.py").read_text(encoding="utf-8")
     assert host.check_output(f"cat {SERVED}/told.py") == text.strip()
 
 
@@ -99,3 +104,91 @@ def test_one_that_cannot_be_loaded_stops_the_server_and_says_which_and_why(host:
         host.check_output(
             ready.replace("curl -fs", "python3 -c 'import sys,urllib.request as r; r.urlopen(sys.argv[1])'")
         )
+
+
+CONNECT = """
+import json, os, socket, sys
+user, places = json.load(sys.stdin)
+if user:
+    os.setuid(user)
+for host, port in places:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+        print(0)
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+def connected(host: Host, user: str, *places: tuple[str, int]) -> list[str]:
+    """Return for each place the number of the error, 0 for none."""
+    told = json.dumps([host.user(user).uid, places])
+    return str(host.check_output("printf %%s %s | python3 -c %s", told, CONNECT)).split()
+
+
+@pytest.fixture
+def unwatched(host: Host) -> Iterator[None]:
+    """Have nobody mend the rules, and no packet of a test that takes them away leave the container."""
+    hold = "add table ip hold; add chain ip hold out { type filter hook postrouting priority 0; }"
+    hold += "; add rule ip hold out ip daddr 169.254.0.0/16 drop"
+    host.check_output("systemctl stop egress-pipelines.timer; nft %s", hold)
+    yield
+    host.check_output("nft delete table ip hold; systemctl start egress-pipelines.timer")
+    SCENARIO.passes("converge.yml")
+
+
+def gateway_of(host: Host) -> str:
+    return str(host.check_output("ip -4 route show default")).split()[2]
+
+
+@pytest.mark.usefixtures("unwatched")
+def test_what_it_runs_reaches_its_engine_and_nothing_else(host: Host) -> None:
+    gateway = gateway_of(host)
+    listening = (gateway, 53)
+    refused, unheard = str(errno.EHOSTUNREACH), str(errno.ECONNREFUSED)
+    assert connected(host, "root", listening, (gateway, 2222)) == ["0", unheard]
+    assert connected(host, "pipelines", listening, (gateway, 2222), ("127.0.0.1", 9001)) == [refused, refused, "0"]
+    assert said(host, "team").startswith("[Who?")
+    SCENARIO.passes("converge.yml", pipelines_reaches=[f"{gateway}:53"])
+    assert connected(host, "pipelines", listening, (gateway, 2222)) == ["0", refused]
+    SCENARIO.passes("converge.yml", pipelines_reaches=["internet"])
+    rules = host.check_output("nft list chain inet egress_pipelines kept")
+    assert "169.254.0.0/16" in rules
+    assert connected(host, "pipelines", (gateway, 2222)) == [refused]
+    SCENARIO.refuses("converge.yml", "`reaches` (everything) must be internet", pipelines_reaches=["everything"])
+
+
+@pytest.mark.usefixtures("unwatched")
+def test_rules_that_are_gone_are_no_proof_and_come_back(host: Host) -> None:
+    host.check_output("nft flush chain inet egress_pipelines output")
+    SCENARIO.refuses("verify_alone.yml", "Unable to keep pipelines in", f"{gateway_of(host)}:22")
+    host.check_output("systemctl start egress-pipelines.service")
+    assert "jump kept" in host.check_output("nft list chain inet egress_pipelines output")
+    host.check_output("nft delete table inet egress_pipelines")
+    SCENARIO.refuses("verify_alone.yml", "Unable to keep pipelines in")
+
+
+@pytest.mark.usefixtures("unwatched")
+def test_one_that_runs_as_somebody_else_is_no_proof(host: Host) -> None:
+    drop_in = "/run/systemd/system/pipelines.service.d"
+    restart = "systemctl daemon-reload; systemctl restart pipelines"
+    try:
+        host.check_output(f"mkdir -p {drop_in}; printf '[Service]\\nUser=daemon\\n' > {drop_in}/user.conf; {restart}")
+        user = "ps -o user= -p $(systemctl show --property=MainPID --value pipelines)"
+        host.check_output(f"timeout 60 sh -c 'until [ \"$({user})\" = daemon ]; do sleep 0.1; done'")
+        answer = host.run("python3 -BIS /usr/local/lib/egress/egress.py prove pipelines")
+        assert json.loads(answer.stdout)["reached"] != [], answer.stderr
+    finally:
+        host.check_output(f"rm -r {drop_in}; {restart}")
+
+
+def test_where_the_rules_cannot_be_loaded_it_does_not_start(host: Host) -> None:
+    page = "/etc/egress-pipelines.json"
+    text = host.check_output(f"cat {page}")
+    try:
+        host.check_output(f"sed -i s/pipelines/nobody-of-that-name/ {page}; systemctl stop pipelines")
+        assert host.run("systemctl start pipelines").rc != 0
+        assert "nobody-of-that-name" in host.check_output("journalctl -u egress-pipelines -o cat")
+    finally:
+        host.check_output("printf %%s %s > %s", f"{text}\n", page)
+        SCENARIO.passes("converge.yml")

@@ -131,6 +131,18 @@ def judged_publications(instance: Instance, there: Sequence[Device]) -> Iterator
         )
 
 
+def judged_egress(service: Address, told: Mapping[str, Any]) -> Audited:
+    """Return a line for a service that is kept in, or a finding where something let it out."""
+    asked, reached = ", ".join(told["asked"]), ", ".join(told["reached"])
+    if not told["reached"] and told["refused"] >= len(told["asked"]) > 0:
+        words = f"nothing lets it out: of {len(told['asked'])} places that nobody allows it, all were refused"
+        return Audited((Check(service, NAME, True, words),))
+    message = f"it reaches {reached}, which nobody allows it" if reached else "nobody keeps it in"
+    details = f"Asked: {asked}; its container refused {told['refused']}"
+    resolution = f"Run: provision up --full {service.container}"
+    return Audited(findings=(Finding(service, message, details=details, resolution=resolution),))
+
+
 Answered = tuple[Asked, Mapping[str, Any]]
 """A door that was asked, and what it answered."""
 

@@ -14,7 +14,15 @@ from typing import Any
 
 from provisioner.catalog.kept import keep, key_of, read_kept
 from provisioner.catalog.option_limits import beyond_limit
-from provisioner.catalog.pages import digest_of, internal_passed_on, passed_on, read_opens, read_pages, read_upkeep
+from provisioner.catalog.pages import (
+    digest_of,
+    helpers_of,
+    internal_passed_on,
+    passed_on,
+    read_opens,
+    read_pages,
+    read_upkeep,
+)
 from provisioner.catalog.services import catalog_from
 from provisioner.catalog.types import (
     STAGES,
@@ -53,6 +61,7 @@ __all__ = [
     "beyond_limit",
     "catalog_from",
     "compile_catalog",
+    "helpers_of",
     "internal_passed_on",
     "load_catalog",
     "passed_on",

@@ -23,8 +23,10 @@ LEFT_OUT = frozenset({"README.md", "__pycache__"})
 """What a role's tasks never read."""
 
 
-OF_WHAT_STANDS_BEFORE = {"paths": "reloaded", "units": "helpers", "packages": "packages"}
-"""What a service manages of it, by the fields of ``Managed``; what it reads is no reason to start the service anew."""
+HELPERS = ("behind", "kept_in")
+"""What a service's page says of roles that help it: one that stands before it, one that says what it reaches."""
+OF_HELPERS = {"paths": "reloaded", "units": "helpers", "packages": "packages"}
+"""What a service manages of them, by the fields of ``Managed``; what they read is no reason to start it anew."""
 
 
 def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
@@ -35,26 +37,31 @@ def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
 
 
 def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> dict[str, Any]:
-    """The upkeep of a service's role, and with it that of the role that stands before the service."""
-    own = read_upkeep(role, plugins)
-    if "behind" not in service:
-        return own
-    folder = role.parent / service["behind"]
-    if not folder.is_dir():
-        raise page_error(role.name, f"service.yml says it is behind role {folder.name}, and there is none")
-    before = read_upkeep(folder, plugins)
-    managed = {kind: list(things) for kind, things in own["managed"].items()}
-    word, name = f"{{{{ {folder.name}_name }}}}", service["unit"].removesuffix(".service")
-    options = {f"{folder.name}_{option}": f"{role.name}_{option}" for option in passed_on(folder, service["stage"])}
-    # A service without a page has nothing before it.
-    absent = {f"{role.name}_{service['health_option']}": ""} if "health_option" in service else {}
-    for kind, kept in OF_WHAT_STANDS_BEFORE.items():
-        things = before["managed"][kind]
-        if kind == "units":  # those of its packages are nobody's
-            things = [thing for thing in things if word in _name_of(thing)]
-        named = [_named_for(thing, word, name, options, absent) for thing in things]
-        managed[kept] = [*managed.get(kept, []), *(thing for thing in named if thing is not None)]
-    return {"digest": hashlib.sha256(f"{own['digest']} {before['digest']}".encode()).hexdigest(), "managed": managed}
+    """Return the upkeep of a service's role, and with it that of the roles that help it."""
+    upkeep = read_upkeep(role, plugins)
+    name = str(service.get("unit")).removesuffix(".service")
+    for word in HELPERS:
+        if word not in service:
+            continue
+        helper = role.parent / service[word]
+        if not helper.is_dir():
+            raise page_error(role.name, f"service.yml says {word}: {helper.name}, and there is no such role")
+        helping = read_upkeep(helper, plugins)
+        options = {f"{helper.name}_{option}": f"{role.name}_{option}" for option in passed_on(helper, service["stage"])}
+        # A service without a page has nothing before it.
+        is_absent = word == "behind" and "health_option" in service
+        absent = {f"{role.name}_{service['health_option']}": ""} if is_absent else {}
+        managed = {kind: list(things) for kind, things in upkeep["managed"].items()}
+        own = f"{{{{ {helper.name}_name }}}}"
+        for kind, kept in OF_HELPERS.items():
+            things = helping["managed"][kind]
+            if kind == "units":  # those of its packages are nobody's
+                things = [thing for thing in things if own in _name_of(thing)]
+            named = [_named_for(thing, own, name, options, absent) for thing in things]
+            managed[kept] = [*managed.get(kept, []), *(thing for thing in named if thing is not None)]
+        digest = hashlib.sha256(f"{upkeep['digest']} {helping['digest']}".encode()).hexdigest()
+        upkeep = {"digest": digest, "managed": managed}
+    return upkeep
 
 
 def _name_of(thing: str | Mapping[str, Any]) -> str:
@@ -102,11 +109,10 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any] | None:
         options = specs["argument_specs"]["main"].get("options") or {}
     except (KeyError, TypeError, AttributeError) as error:
         raise page_error(role.name, "argument_specs.yml has no entry point main") from error
-    if "behind" in service:
-        service["limits"] = _limits_passed_on(role, service, options) | (service.get("limits") or {})
-        # One that was not yet written into its page is for ``make generate``.
-        filled = [option for option in internal_passed_on(role, service) if f"{role.name}_{option}" in options]
-        service["internal"] = [*service.get("internal", ()), *filled]
+    service["limits"] = _limits_passed_on(role, service, options) | (service.get("limits") or {})
+    # One that was not yet written into its page is for ``make generate``.
+    filled = [option for option in internal_passed_on(role, service) if f"{role.name}_{option}" in options]
+    service["internal"] = [*service.get("internal", ()), *filled]
     pages = {"service": service, "options": options, "upkeep": _read_whole_upkeep(role, service, plugins)}
     pages["opens"] = read_opens(role)
     if "artifact" in service:
@@ -128,25 +134,30 @@ def passed_on(role: Path, stage: str) -> list[str]:
     return [option for option, stages in pages.items() if stage in stages]
 
 
+def helpers_of(role: Path, service: Mapping[str, Any]) -> list[Path]:
+    """Return the folders of the roles that help a service, as far as they are there."""
+    folders = [role.parent / service[word] for word in HELPERS if word in service]
+    return [folder for folder in folders if folder.is_dir()]
+
+
 def internal_passed_on(role: Path, service: Mapping[str, Any]) -> list[str]:
     """Those of the options passed on to a service that no file writes."""
-    before = role.parent / service["behind"]
-    if not before.is_dir():
-        return []
-    internal = _read_yaml(before / "meta" / "service.yml").get("internal") or ()
-    return [option for option in passed_on(before, service["stage"]) if option in internal]
+    found = list[str]()
+    for helper in helpers_of(role, service):
+        internal = _read_yaml(helper / "meta" / "service.yml").get("internal") or ()
+        found += [option for option in passed_on(helper, service["stage"]) if option in internal]
+    return found
 
 
 def _limits_passed_on(role: Path, service: Mapping[str, Any], options: Collection[str]) -> dict[str, Any]:
     """The limits of those that the service has; one that was not yet written into its page is for ``make generate``."""
-    before = role.parent / service["behind"]
-    if not before.is_dir():
-        return {}
-    limits = _read_yaml(before / "meta" / "service.yml").get("limits") or {}
     given = {}
-    for option in passed_on(before, service["stage"]):
-        if option in limits and f"{role.name}_{option}" in options:
-            given[option] = limits[option]
+    for helper in helpers_of(role, service):
+        limits = _read_yaml(helper / "meta" / "service.yml").get("limits") or {}
+        for option in passed_on(helper, service["stage"]):
+            is_checked = option in (service.get("references") or {})  # by what it refers to
+            if option in limits and f"{role.name}_{option}" in options and not is_checked:
+                given[option] = limits[option]
     return given
 
 

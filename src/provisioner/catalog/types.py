@@ -8,7 +8,18 @@ from typing import Any, Literal, get_args
 
 STAGES = ("driver", "engine", "team", "gateway", "app", "door")
 Kind = Literal[
-    "model", "models", "aliases", "service", "services", "stack", "sites", "file", "files", "fetched", "members"
+    "model",
+    "models",
+    "aliases",
+    "service",
+    "services",
+    "stack",
+    "sites",
+    "file",
+    "files",
+    "fetched",
+    "members",
+    "reaches",
 ]
 """What an option may name."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -65,6 +76,7 @@ class Reference:
     fetches by itself, each with the ``name`` that clients use.
     ``members`` is a mapping, or lists mappings, whose ``model`` names an engine or an upstream; ``routes_to`` gets
     where each of them is asked.
+    ``reaches`` lists what else the service may reach: services, addresses with a port, the internet.
     """
 
     kind: Kind

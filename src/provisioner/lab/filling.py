@@ -204,6 +204,13 @@ def _files(place: Place, option: str) -> Filled:
     return {option: listed}, set()
 
 
+def _reaches(place: Place, option: str) -> Filled:
+    """The addresses; nothing has to be there first."""
+    from provisioner.lab.egress import destinations  # nothing that a lab without others' code needs
+
+    return {option: destinations(place.lab, place.service)}, set()
+
+
 _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "model": _model,
     "models": _models,
@@ -216,4 +223,5 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "files": _files,
     "fetched": _fetched,
     "members": _members,
+    "reaches": _reaches,
 }

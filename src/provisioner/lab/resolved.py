@@ -15,6 +15,7 @@ from provisioner.models.header import Header
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ModelUse, ResolvedService, models_fetched
 from provisioner.values.address import Address
+from provisioner.values.declared import REACHES
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
@@ -333,7 +334,7 @@ def _named_services(user: ResolvedService) -> Iterator[Address]:
         written = user.written.get(option)
         if reference.kind == "service" and isinstance(written, str):
             yield Address(written)
-        if reference.kind == "services" and written:
+        if reference.kind in ("services", REACHES) and written:
             yield from map(Address, written)
     for site in user.sites.values():
         yield Address(site)

@@ -15,8 +15,16 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
-from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, LAN, QUEUE_OPTION, OfferedPort, Path, ResolvedService
-from provisioner.values.declared import Problem
+from provisioner.services.base import (
+    HOLD_OPTION,
+    IDLE_OPTION,
+    LAN,
+    QUEUE_OPTION,
+    OfferedPort,
+    Path,
+    ResolvedService,
+)
+from provisioner.values.declared import REACHES, Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 
@@ -251,6 +259,14 @@ def service_references(lab: ResolvedLab) -> Iterator[Problem]:
                 yield from connection_problems(lab, service, option)
 
 
+def what_is_reached(lab: ResolvedLab) -> Iterator[Problem]:
+    """A service that runs others' code reaches services of the file, single addresses or the internet."""
+    if any(REACHES in service.written for service in lab.services.values()):
+        from provisioner.lab.egress import egress_problems  # nothing that a lab without others' code needs
+
+        yield from egress_problems(lab)
+
+
 def site_services(lab: ResolvedLab) -> Iterator[Problem]:
     """Each site of a door names a service of the file that answers HTTP, and no door."""
     if _has_sites(lab):
@@ -387,6 +403,7 @@ RULES: tuple[Rule, ...] = (
     model_sources,
     model_formats,
     service_references,
+    what_is_reached,
     site_services,
     alias_names,
     names_of_members,

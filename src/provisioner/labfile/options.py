@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag, create_model
 
 from provisioner.catalog import Option, Reference, ServiceType
 from provisioner.labfile.fields import AliasName, Duration, FreeValue, HostName, Part, VariableName
-from provisioner.values.declared import Secret
+from provisioner.values.declared import INTERNET, Secret
 from provisioner.values.quantities import UP_TO_A_DAY, UP_TO_AN_HOUR
 
 Names = Annotated[list[str], Field(min_length=1)]
@@ -63,6 +63,7 @@ _REFERENCES: dict[str, Any] = {
     "files": Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)],
     "aliases": dict[AliasName, Alias],
     "sites": Annotated[dict[HostName, Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
+    "reaches": Annotated[list[str], BeforeValidator(lambda value: [value] if value == INTERNET else value)],
 }
 _MADE: dict[tuple[int, tuple[str, ...]], tuple[ServiceType, type[BaseModel]]] = {}
 """The models by service and options; each holds its service, so that no other one comes to have its id."""

@@ -10,6 +10,7 @@ from provisioner.labfile.fields import ALIAS, HOST_NAME, VARIABLE
 from provisioner.labfile.options import SERVICE_ADDRESS, AliasOptions, file_options
 from provisioner.labfile.spec import Spec
 from provisioner.labfile.version import SCHEMA_ID
+from provisioner.values.declared import INTERNET
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server reads best
 _TYPES = {"str": "string", "path": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -32,6 +33,7 @@ _REFERENCES: dict[str, dict[str, Any]] = {
         "additionalProperties": {"type": "string", "pattern": SERVICE_ADDRESS},
         "minProperties": 1,
     },
+    "reaches": {"anyOf": [{"const": INTERNET}, {"type": "array", "items": {"type": "string"}, "uniqueItems": True}]},
 }
 _NO_REFERENCES: Mapping[str, Reference] = {}
 _HIDDEN_NOTE = "A secret: write `!secret NAME`."

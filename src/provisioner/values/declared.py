@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+REACHES, INTERNET = "reaches", "internet"
+"""The option by which a service that runs others' code says what else it may reach; its word for all that is public."""
+
 
 class Secret:
     """A value that never shows itself: ``repr``, ``str`` and dumps give stars; only ``reveal()`` gives the value."""

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import openings
-from provisioner.agent_answers import DamagedAnswerError, openings_answer
+from provisioner.agent_answers import DamagedAnswerError, egress_answer, openings_answer
 from provisioner.audit.judging import (
     NAME,
     Audited,
     image_sockets,
     judged_doors,
+    judged_egress,
     judged_publications,
     judged_sockets,
     keyless_on_lan,
@@ -31,15 +32,18 @@ from provisioner.audit.questions import (
 from provisioner.lab.opening import Lab
 from provisioner.probe import COMMAND
 from provisioner.values.address import Address
+from provisioner.values.declared import REACHES
 from provisioner.values.errors import ProviderError
 from provisioner.values.events import ApplyProgress, Check
 from provisioner.values.facts import ContainerFact, Health, UnitState, of_kind
 from provisioner.values.plain_data import Foreign, answer_value, foreign
-from provisioner.values.state import Execution, Finding, Instance
+from provisioner.values.state import Execution, Finding, Fleet, Instance
 from provisioner.workflow.addressing import lan_address
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import is_running, survey
 
+EGRESS = ("python3", "-BIS", "/usr/local/lib/egress/egress.py", "prove")
+"""The program of role ``egress``; the name of a service's unit follows, and further places, as ADDRESS:PORT."""
 SPARE_S = 30.0
 """So much longer than its requests may take, a look into a container may take."""
 
@@ -57,7 +61,8 @@ def audit(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Audited:
         effects.emit(ApplyProgress(one.name, "see what is open"))
     found = audited(lab, running, seen.facts, effects, WHOLE)
     keyless = tuple(finding for one in running for finding in keyless_on_lan(one, lab.resolved))
-    return found + Audited(not_asked, (*keyless, *_passed_on(running, effects)))
+    found += Audited(not_asked, (*keyless, *_passed_on(running, effects)))
+    return sum(_ways_out(running, seen.actual, effects), found)
 
 
 def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Finding]:
@@ -67,6 +72,34 @@ def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Findin
             yield from judged_publications(one, effects.providers[one.host].publications(one.name))
         except ProviderError as error:
             yield _unseen(one, _words(error))
+
+
+def _ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> Iterator[Audited]:
+    """Have each service that runs others' code asked for what it must not reach, its neighbours in the lab among it."""
+    addresses = {one.name: one.address for one in actual.instances if one.address}
+    for one in running:
+        neighbours = [other for other in running if other is not one and other.name in addresses]
+        places = [
+            f"{addresses[other.name]}:{service.port}"
+            for other in neighbours
+            for service in other.services
+            if service.port
+        ]
+        for service in one.services:
+            if f"{service.role}_{REACHES}" not in service.variables:
+                continue
+            command = [*EGRESS, str(service.unit).removesuffix(".service"), *places]
+            effects.emit(ApplyProgress(service.address, "ask for what it must not reach"))
+            try:
+                ran = effects.providers[one.host].execute(one.name, command, timeout_s=SPARE_S + len(places))
+                told = foreign(egress_answer(answer_value(ran.stdout)))
+            except ProviderError as error:
+                yield Audited(findings=(_unseen(one, _words(error)),))
+            except (DamagedAnswerError, ValueError) as error:
+                said = Foreign.of_output(ran.stderr) or f"its answer is damaged: {error}"
+                yield Audited(findings=(_unseen(one, f"{' '.join(EGRESS)}: {said}"),))
+            else:
+                yield judged_egress(service.address, told)
 
 
 def audited(

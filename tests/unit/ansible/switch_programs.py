@@ -1,4 +1,4 @@
-"""The programs of role ``switch`` as modules: they find one another beside them, as in a container."""
+"""The programs of roles as modules: they find one another beside them, as in a container."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "roles/switch/programs"
+ROLES = Path(__file__).resolve().parents[3] / "roles"
 
 
-def program(name: str) -> Any:
+def program(name: str, role: str = "switch") -> Any:
     """The program of that name."""
-    sys.path.insert(0, str(PROGRAMS))
+    folder = str(ROLES / role / "programs")
+    sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(str(PROGRAMS))
+        sys.path.remove(folder)

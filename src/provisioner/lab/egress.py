@@ -1,0 +1,106 @@
+"""What services that run code of others may reach beside what the file connects them to (``reaches``). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from provisioner.lab.resolved import ResolvedLab
+from provisioner.services.base import ResolvedService
+from provisioner.values.address import SEPARATOR, Address
+from provisioner.values.declared import INTERNET, LARGEST_PORT, REACHES, Problem
+from provisioner.values.refusals import did_you_mean
+
+_PLACE = re.compile(r"(?P<host>\[[^]]*\]|[^:]+):(?P<port>[0-9]{1,5})")
+_ONE = 'Write one address and its port, such as "192.168.1.20:8123".'
+
+
+def destinations(lab: ResolvedLab, service: ResolvedService) -> list[str]:
+    """Return what the service may reach as its role is told it: ``internet``, or HOST:PORT. The file must be right."""
+    found = []
+    for written in service.written[REACHES]:
+        used = lab.services.get(Address(written))
+        if used is None:
+            found.append(str(written))
+        else:
+            found.append(f"{lab.hostname(used.container, service.container)}:{used.port}")
+    return found
+
+
+def egress_problems(lab: ResolvedLab) -> Iterator[Problem]:
+    """Say what of ``reaches`` is not there, or is more than a service that runs others' code is given."""
+    for service in lab.services.values():
+        if REACHES not in service.page.references:
+            continue
+        listed = service.written.get(REACHES) or []
+        for place, written in enumerate(listed):
+            found = _objection(lab, service, str(written))
+            if written in listed[:place]:
+                found = f"{written} is named twice", "Name it once."
+            if found is not None:
+                message, hint = found
+                yield service.problem(f"{REACHES}.{place}", message, hint)
+
+
+def _objection(lab: ResolvedLab, service: ResolvedService, written: str) -> tuple[str, str] | None:
+    """Return why something cannot be reached, and what to do; None where it can."""
+    used = lab.services.get(Address(written))
+    if written == INTERNET or (used is not None and used.port is not None and used is not service):
+        return None
+    if used is not None:
+        is_itself = used is service
+        return f"{written} {'is the service itself' if is_itself else 'has no port'}", "Leave it out."
+    if _is_network(written):
+        return f"{written} is a whole network", _ONE
+    place = _PLACE.fullmatch(written)
+    if place is not None:
+        return _no_place(lab, place["host"].strip("[]"), int(place["port"]))
+    if _address(written) is not None:
+        return f"{written} has no port", _ONE
+    known = sorted({INTERNET, *lab.services} - {service.address})
+    return f'no service "{written}" in this file', did_you_mean(written, known, always=True)
+
+
+def _no_place(lab: ResolvedLab, host: str, port: int) -> tuple[str, str] | None:
+    """Return why a port of an address cannot be reached, and what to do; None where it can."""
+    address = _address(host)
+    if address is None:
+        hint = (
+            f"What is elsewhere and has a name is reached with {INTERNET}; services of the file are CONTAINER/SERVICE."
+        )
+        return f"{host} is no address", f"{_ONE} {hint}"
+    if not 1 <= port <= LARGEST_PORT:
+        return f"{port} is no port", f"Write 1 to {LARGEST_PORT}."
+    if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+        return f"{address} is no other machine's own address", _ONE
+    if str(address) in _hosts(lab):
+        return f"{address} is a host of this file, and a host is not reached from what it runs", "Name a service on it."
+    return None
+
+
+def _hosts(lab: ResolvedLab) -> set[str]:
+    """Return the addresses of hosts that the file says."""
+    found = set()
+    for page in lab.hosts.values():
+        url = getattr(page, "incus", None) or getattr(page, "proxmox", "")
+        found |= {str(getattr(page, "address", None) or ""), urlsplit(str(url)).hostname or ""}
+    return found - {""}
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_network(text: str) -> bool:
+    if SEPARATOR not in text:
+        return False
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
