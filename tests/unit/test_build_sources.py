@@ -92,5 +92,5 @@ def test_what_stands_before_a_service_changes_its_stamp_and_not_what_is_built(tm
     assert after["upkeep"]["digest"] != before["upkeep"]["digest"]
     assert after["source_digest"] == before["source_digest"]
     shutil.rmtree(tmp_path / "switch")
-    with pytest.raises(ProvisionError, match="behind role switch, and there is none"):
+    with pytest.raises(ProvisionError, match="behind: switch, and there is no such role"):
         read_pages(role)

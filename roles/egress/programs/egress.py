@@ -57,7 +57,7 @@ def places(page: Mapping[str, Any]) -> list[Place]:
     found: dict[Place, None] = {}
     for written in page["reaches"]:
         if written != INTERNET:
-            host, _, port = written.rpartition(":")
+            host, port = written.rsplit(":", 1)
             found[host.strip("[]"), int(port)] = None
     for url in page["urls"]:
         parts = urlsplit(url)
@@ -82,7 +82,7 @@ def ruleset(
     allowed = places(page)
     has_internet = INTERNET in page["reaches"]
     rules = ["ct state established,related accept"]
-    needs_names = has_internet or any(_address(host) is None for host, _ in allowed)
+    needs_names = has_internet or any(_address(host) is None for host, port in allowed)
     if not needs_names:
         rules.append('oif "lo" meta l4proto { tcp, udp } th dport 53 goto refused')  # a resolver here asks others
     rules.append('oif "lo" accept')
@@ -176,7 +176,8 @@ def near_networks(table: str) -> list[str]:
     """Return the networks of IPv6 in ``/proc/net/ipv6_route`` that are reached without a gateway."""
     found = set()
     for line in table.splitlines():
-        target, length, _, _, gateway, *_ = line.split()
+        fields = line.split()
+        target, length, gateway = fields[0], fields[1], fields[4]
         network = ipaddress.ip_network((bytes.fromhex(target), int(length, 16)))
         is_public = network.subnet_of(ipaddress.ip_network(PUBLIC_6)) if network.version == 6 else False
         if int(gateway, 16) == 0 and is_public:
@@ -212,7 +213,7 @@ def load(name: str, page: Mapping[str, Any]) -> None:
     """Make the table what the page says, where it is not."""
     state = Path(f"/run/egress-{name}/state.json")
     before = json.loads(state.read_text(encoding="utf-8")) if state.is_file() else {}
-    hosts = list(dict.fromkeys(host for host, _ in places(page)))
+    hosts = list(dict.fromkeys(host for host, port in places(page)))
     addresses = resolved(hosts, before.get("addresses", {}))
     routes = Path("/proc/net/ipv6_route")
     near = near_networks(routes.read_text(encoding="utf-8")) if routes.is_file() else []
@@ -248,7 +249,7 @@ def forbidden(page: Mapping[str, Any], further: Iterable[str]) -> list[Place]:
     found = [(gateway, port) for gateway in gateways(table) for port in ASKED_PORTS]
     found.append((LINK_LOCAL, 80))
     for place in further:
-        host, _, port = place.rpartition(":")
+        host, port = place.rsplit(":", 1)
         found.append((host, int(port)))
     allowed = {(address, port) for host, port in places(page) for address in resolved([host], {})[host]}
     return [place for place in found if place not in allowed]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from syrupy.assertion import SnapshotAssertion
+
 from tests.unit.ansible.switch_programs import program
 
 egress = program("egress", "egress")
