@@ -122,7 +122,7 @@ def test_an_image_that_speaks_no_http_is_reached_by_its_ports_and_nothing_stands
     assert [device.name for device in instance.devices if device.kind == "publish"] == ["publish-oci-1883"]
     of_a_switch = resolved()[1].services[0].managed
     assert "switch-oci.service" in of_a_switch.helpers
-    assert service.managed.helpers == ()
+    assert service.managed.helpers == ("egress-oci.timer",)
     assert [path for path in service.managed.reloaded if "switch" in path] == []
     assert "haproxy" in of_a_switch.packages
     assert "haproxy" not in service.managed.packages
