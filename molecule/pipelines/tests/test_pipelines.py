@@ -158,6 +158,40 @@ def test_what_it_runs_reaches_its_engine_and_nothing_else(host: Host) -> None:
     SCENARIO.refuses("converge.yml", "`reaches` (everything) must be internet", pipelines_reaches=["everything"])
 
 
+LISTEN = """
+import socket, time
+listening = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def neighbour(host: Host) -> Iterator[None]:
+    """A machine beside the container at 10.99.0.2 and fd99::2, which listens on port 8080."""
+    host.check_output(
+        "ip netns add beside && ip link add beside0 type veth peer name beside1 netns beside"
+        " && ip addr add 10.99.0.1/24 dev beside0 && ip -6 addr add fd99::1/64 dev beside0 nodad"
+        " && ip link set beside0 up"
+        " && ip -n beside addr add 10.99.0.2/24 dev beside1 && ip -n beside -6 addr add fd99::2/64 dev beside1 nodad"
+        " && ip -n beside link set beside1 up && ip -n beside link set lo up"
+    )
+    host.check_output("systemd-run --unit=beside --collect ip netns exec beside python3 -c %s", LISTEN)
+    host.check_output("timeout 20 sh -c 'until ip netns exec beside ss -tln | grep -q 8080; do sleep 0.1; done'")
+    yield
+    host.check_output("systemctl stop beside; ip link del beside0; ip netns del beside")
+
+
+@pytest.mark.usefixtures("neighbour", "unwatched")
+def test_a_neighbour_is_reached_where_it_is_named_by_either_protocol(host: Host) -> None:
+    places = [("10.99.0.2", 8080), ("fd99::2", 8080), ("::ffff:10.99.0.2", 8080)]
+    refused = str(errno.EHOSTUNREACH)
+    assert connected(host, "root", *places) == ["0"] * 3
+    assert connected(host, "pipelines", *places)[::2] == [refused] * 2
+    assert connected(host, "pipelines", places[1]) != ["0"]
+    SCENARIO.passes("converge.yml", pipelines_reaches=["[fd99::2]:8080"])
+    assert connected(host, "pipelines", *places) == [refused, "0", refused]
+
+
 @pytest.mark.usefixtures("unwatched")
 def test_rules_that_are_gone_are_no_proof_and_come_back(host: Host) -> None:
     host.check_output("nft flush chain inet egress_pipelines output")

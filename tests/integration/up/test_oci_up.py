@@ -7,6 +7,7 @@ The registry is Debian's, in a container beside the lab's, with an authority of 
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import subprocess
 import urllib.error
@@ -120,6 +121,48 @@ def test_further_ports_reach_the_image_itself_and_a_secret_is_a_file(lab: ImageL
     sh(lab, "image", f"timeout 20 sh -c 'until grep -q \"from the host\" {heard}; do sleep 0.1; done'")
     process = "$(PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman container inspect oci --format '{{.State.Pid}}')"
     assert sh(lab, "image", f"cat /proc/{process}/root/run/secrets/key.pem") == IN_FILE
+
+
+def reached(lab: ImageLab, *places: tuple[str, int], as_image: bool = True) -> list[tuple[str, int]]:
+    """Return those of the places to which a program in the image's network, or in the container's own, connects."""
+    program = "import json, sys; sys.path.insert(0, '/usr/local/lib/egress'); import egress; "
+    program += "print(json.dumps(egress.ask([tuple(place) for place in json.loads(sys.argv[1])])))"
+    process = "$(PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman container inspect oci --format '{{.State.Pid}}')"
+    network = f"nsenter --target {process} --net " if as_image else ""
+    told = sh(lab, "image", f'{network}python3 -BS -c "{program}" {shlex.quote(json.dumps(places))}')
+    return [(host, port) for host, port, code in json.loads(told) if code == 0]
+
+
+def test_a_hostile_image_reaches_only_what_the_file_connects(lab: ImageLab) -> None:
+    """The host, a neighbour, another lab's container, the link and the internet are asked at 40 places."""
+    gateway = sh(lab, "image", "ip -4 route show default").split()[2]
+    own, beside = lab.address("image"), lab.registry.partition(":")[0]
+    with socket.socket(type=socket.SOCK_DGRAM) as way:  # nothing is sent
+        way.connect(("192.0.2.1", 9))
+        host = way.getsockname()[0]
+    names = ("localhost.localdomain", f"{BESIDE}.incus", "image.incus", "_gateway")
+    places = [
+        *((gateway, port) for port in (22, 53, 80, 443, 2375, 8006, 8443)),
+        *((f"::ffff:{gateway}", port) for port in (22, 53, 8443)),
+        *((host, port) for port in (22, 80, 443, 8006, 8443)),
+        *((beside, port) for port in (22, 80, 5443, 8080)),
+        *((own, port) for port in (22, 1883, PORT, PORT + 10000)),
+        *((address, 80) for address in ("169.254.169.254", "169.254.170.2", "169.254.0.1", "100.100.100.200")),
+        *((address, 80) for address in ("fe80::1", "fe80::a9fe:a9fe", "fd00:ec2::254", "fd42::1", "ff02::1")),
+        *((name, port) for name in names for port in (53, 5443)),
+    ]
+    assert len(places) == 40
+    assert {(gateway, 53), (beside, 5443)} <= set(reached(lab, *places[:19], as_image=False))
+    assert reached(lab, *places) == []
+    assert "nothing lets it out" in lab.succeeded("audit").out
+    lab.write_file(
+        text=FILE.replace("        image_port: 80\n", f'        image_port: 80\n        reaches: ["{beside}:5443"]\n')
+    )
+    lab.succeeded("up", "--yes")
+    assert reached(lab, *places) == [(beside, 5443)]
+    lab.write_file()
+    lab.succeeded("up", "--yes")
+    assert reached(lab, *places) == []
 
 
 def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab: ImageLab) -> None:
