@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -627,3 +627,96 @@ def test_an_administrator_who_has_another_password_is_left_alone(whole: Web, pen
         assert again.ask("POST", "/api/v1/auths/update/password", back).status == 200
     assert playbook("converge.yml").returncode == 0
     penny.token = whole.signed_in().token
+
+
+# What people may not.
+
+FUNCTION = """
+import socket
+class Pipe:
+    def pipe(self, body: dict) -> str:
+        found = []
+        for host, port in {places}:
+            try:
+                socket.create_connection((host, port), timeout=1).close()
+                found.append(0)
+            except OSError as error:
+                found.append(error.errno)
+        return " ".join(map(str, found))
+"""
+OF_ADMINISTRATORS = (
+    ("GET", "/api/v1/users/"),
+    ("GET", "/api/v1/users/all"),
+    ("GET", "/api/v1/auths/admin/config"),
+    ("POST", "/api/v1/auths/admin/config"),
+    ("POST", "/api/v1/auths/add"),
+    ("GET", "/api/v1/configs/export"),
+    ("POST", "/api/v1/configs/import"),
+    ("GET", "/api/v1/functions/export"),
+    ("POST", "/api/v1/functions/create"),
+    ("POST", "/api/v1/tools/create"),
+    ("GET", "/api/v1/retrieval/config"),
+    ("GET", "/api/v1/retrieval/embedding"),
+    ("POST", "/api/v1/retrieval/reset/db"),
+    ("GET", "/api/v1/audio/config"),
+    ("GET", "/api/v1/images/config"),
+    ("GET", "/api/v1/pipelines/list"),
+    ("GET", "/api/v1/utils/db/download"),
+    ("GET", "/openai/config"),
+    ("POST", "/openai/config/update"),
+)
+
+
+@pytest.fixture(scope="module")
+def ann(penny: Web) -> Iterator[Web]:
+    """An ordinary user, signed in, while the tests of this file run."""
+    account = {"name": "ann", "email": "ann@home.example", "password": "long enough", "role": "user"}
+    made = penny.ask("POST", "/api/v1/auths/add", account)
+    assert made.status == 200, made.said
+    signed_in = penny.ask("POST", "/api/v1/auths/signin", account).body
+    yield replace(penny, token=signed_in["token"])
+    assert penny.ask("DELETE", f"/api/v1/users/{signed_in['id']}").status == 200
+
+
+@pytest.mark.parametrize(("method", "path"), OF_ADMINISTRATORS)
+def test_an_ordinary_user_gets_nothing_that_is_the_administrators(ann: Web, method: str, path: str) -> None:
+    body = {} if method == "POST" else None
+    assert ann.ask(method, path, body).status in {401, 403, 404, 405, 422}
+    about = ann.ask("GET", "/api/v1/auths/").body
+    assert about["role"] == "user"
+
+
+def test_nobody_makes_himself_an_administrator(ann: Web, penny: Web) -> None:
+    own, other = (one.ask("GET", "/api/v1/auths/").body["id"] for one in (ann, penny))
+    wanted = {"name": "ann", "email": "ann@home.example", "profile_image_url": "/user.png", "role": "admin"}
+    ann.ask("POST", "/api/v1/auths/update/profile", wanted)
+    for path in (f"/api/v1/users/{own}/update", f"/api/v1/users/{other}/update"):
+        assert ann.ask("POST", path, wanted).status in {401, 403}
+    assert ann.ask("DELETE", f"/api/v1/users/{other}").status in {401, 403}
+    assert ann.ask("GET", "/api/v1/auths/").body["role"] == "user"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9001/seen", "http://[::1]:9001/seen", "http://GATEWAY:53/"])
+def test_the_server_fetches_no_page_of_its_own_machine_for_people(ann: Web, url: str) -> None:
+    gateway = ann.host.check_output("ip -4 route show default").split()[2]
+    before = ann.seen()
+    answer = ann.ask("POST", "/api/v1/retrieval/process/web", {"url": url.replace("GATEWAY", gateway)})
+    assert answer.status >= 400, answer.said
+    assert b"refused" not in answer.said.replace(b"Connection refused", b"")
+    assert ann.seen() == before
+
+
+def test_a_function_of_an_administrator_reaches_the_connections_of_the_file_alone(penny: Web) -> None:
+    gateway = penny.host.check_output("ip -4 route show default").split()[2]
+    places = [(gateway, 53), (gateway, 8443), ("169.254.169.254", 80), ("127.0.0.1", ENGINE_PORT)]
+    made = {"id": "hostile", "name": "hostile", "content": FUNCTION.replace("{places}", str(places)), "meta": {}}
+    created = penny.ask("POST", "/api/v1/functions/create", made)
+    assert created.status == 200, created.said
+    try:
+        assert penny.ask("POST", "/api/v1/functions/id/hostile/toggle").body["is_active"]
+        penny.ask("GET", "/api/models?refresh=true")
+        answer = penny.chat(model="hostile", stream=False)
+        assert answer.status == 200, answer.said
+        assert answer.body["choices"][0]["message"]["content"] == "111 111 111 0"
+    finally:
+        assert penny.ask("DELETE", "/api/v1/functions/id/hostile/delete").status == 200

@@ -45,8 +45,8 @@ ASKED_PORTS = (22, 8006, 8443)
 """Of the host: ssh, and the APIs of Proxmox VE and of Incus."""
 LINK_LOCAL = "169.254.169.254"
 """Where clouds tell machines their secrets."""
-REFUSED = (errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.ENETUNREACH)
-"""The errors of a connection that this machine itself refuses, or has no way for."""
+REFUSED = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.ENETUNREACH)
+"""The errors of a connection that is refused; that this machine did it is known by what the table has counted."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Place = tuple[str, int]
@@ -103,7 +103,9 @@ def ruleset(
     table = f"table inet {table_of(name)}"
     hooks = _of_user(page["user"]) if page["user"] else _of_podman()
     lines = [table, f"delete {table}", f"{table} {{"]
-    lines += _chain("refused", ["counter reject with icmpx admin-prohibited"])
+    # A reset first: the kernel sends few messages of ICMP a second, and who gets none waits until its time is over.
+    resets = "meta l4proto tcp counter reject with tcp reset"
+    lines += _chain("refused", [resets, "counter reject with icmpx admin-prohibited"])
     lines += _chain("kept", rules)
     for chain, content in hooks.items():
         lines += _chain(chain, content)
