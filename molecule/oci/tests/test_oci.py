@@ -213,6 +213,56 @@ def test_an_image_for_another_machine_or_of_no_such_digest_is_refused(host: Host
     assert process(host) == before
 
 
+HOSTILE = {
+    "other-manifest": "What the registry has is not what `image` says",
+    "endless": "Unable to bring",
+    "other-layer": "What the registry has is not what `image` says",
+    "short-layer": "Unable to bring",
+    "drips": "did not end within 10 seconds",
+    "elsewhere": "Unable to bring",
+    "steers": "Write `registry_user` and `registry_password`",
+}
+MOST_SAID = 6000
+"""Characters of an error: that of Ansible, with ours twice."""
+
+
+@pytest.fixture(scope="module")
+def hostile(host: Host) -> Iterator[None]:
+    """A registry that lies (``tests/attackers/registry.py``), at port 5444 of the container, for some minutes."""
+    program = (FOLDER.parents[1] / "tests/attackers/registry.py").read_text(encoding="utf-8")
+    host.check_output("mkdir -p /srv/hostile && printf %%s %s > /srv/hostile/registry.py", program)
+    pair = "/srv/registry/registry.crt /srv/registry/registry.key"
+    command = f"/usr/bin/python3 /srv/hostile/registry.py 5444 600 {pair} /srv/hostile"
+    host.check_output(f"systemd-run --unit=hostile --collect {command}")
+    host.check_output("timeout 20 sh -c 'until ss -tln | grep -q :5444; do sleep 0.1; done'")
+    yield
+    host.check_output("systemctl stop hostile")
+    SCENARIO.passes("converge.yml")
+
+
+@pytest.mark.usefixtures("hostile")
+@pytest.mark.parametrize("mode", HOSTILE)
+def test_a_registry_that_lies_gives_nothing_and_the_image_that_runs_stays(host: Host, mode: str) -> None:
+    before = process(host)
+    told = host.check_output(f"cat /srv/hostile/digest-{mode}")
+    done = SCENARIO.run("converge.yml", oci_image=f"localhost:5444/{mode}/web@{told}", __oci_pull_s=10)
+    assert done.returncode != 0
+    assert HOSTILE[mode] in done.stdout
+    error = done.stdout[done.stdout.index("fatal: ") :] if "fatal: " in done.stdout else done.stdout
+    assert len(error) < MOST_SAID
+    assert "\x1b" not in done.stdout
+    assert "CANARY-of-another-service" not in done.stdout
+    assert process(host) == before
+
+
+@pytest.mark.usefixtures("hostile", "mended")
+def test_files_that_would_lie_outside_of_an_image_lie_nowhere(host: Host) -> None:
+    told = host.check_output("cat /srv/hostile/digest-out-of-it")
+    SCENARIO.run("converge.yml", oci_image=f"localhost:5444/out-of-it/web@{told}", oci_start_timeout_s=5)
+    assert told in host.check_output(f"{PODMAN} images --all --digests")
+    assert not host.file("/etc/cron.d/hostile").exists
+
+
 def test_a_wrong_password_is_refused_without_showing_it() -> None:
     done = SCENARIO.run("converge.yml", oci_image=image("second"), oci_registry_password="CANARY9-wrong-password")
     assert done.returncode != 0
