@@ -170,17 +170,18 @@ time.sleep(120)
 @pytest.fixture
 def neighbour(host: Host) -> Iterator[None]:
     """A machine beside the container at 10.99.0.2 and fd99::2, which listens on port 8080."""
+    # A container without nesting makes no network by ip itself.
+    host.check_output("systemd-run --unit=beside --collect -p PrivateNetwork=yes python3 -c %s", LISTEN)
     host.check_output(
-        "ip netns add beside && ip link add beside0 type veth peer name beside1 netns beside"
+        'pid=$(systemctl show --property=MainPID --value beside) && inside="nsenter -t $pid -n"'
+        " && ip link add beside0 type veth peer name beside1 netns $pid"
         " && ip addr add 10.99.0.1/24 dev beside0 && ip -6 addr add fd99::1/64 dev beside0 nodad"
-        " && ip link set beside0 up"
-        " && ip -n beside addr add 10.99.0.2/24 dev beside1 && ip -n beside -6 addr add fd99::2/64 dev beside1 nodad"
-        " && ip -n beside link set beside1 up && ip -n beside link set lo up"
+        " && ip link set beside0 up && $inside ip addr add 10.99.0.2/24 dev beside1"
+        " && $inside ip -6 addr add fd99::2/64 dev beside1 nodad && $inside ip link set beside1 up"
+        ' && timeout 20 sh -c "until $inside ss -tln | grep -q 8080; do sleep 0.1; done"'
     )
-    host.check_output("systemd-run --unit=beside --collect ip netns exec beside python3 -c %s", LISTEN)
-    host.check_output("timeout 20 sh -c 'until ip netns exec beside ss -tln | grep -q 8080; do sleep 0.1; done'")
     yield
-    host.check_output("systemctl stop beside; ip link del beside0; ip netns del beside")
+    host.check_output("ip link del beside0; systemctl stop beside")
 
 
 @pytest.mark.usefixtures("neighbour", "unwatched")
