@@ -167,6 +167,15 @@ time.sleep(120)
 """
 
 
+KEEPS = """
+import socket, sys, time
+link = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for _ in range(1200):
+    link.sendall(b"x")
+    time.sleep(0.1)
+"""
+
+
 @pytest.fixture
 def neighbour(host: Host) -> Iterator[None]:
     """A machine beside the container at 10.99.0.2 and fd99::2, which listens on port 8080."""
@@ -192,12 +201,18 @@ def test_a_neighbour_is_reached_where_it_is_named_by_either_protocol(host: Host)
     assert connected(host, "pipelines", places[1]) != ["0"]
     SCENARIO.passes("converge.yml", pipelines_reaches=["[fd99::2]:8080"])
     assert connected(host, "pipelines", *places) == [REFUSED, "0", REFUSED]
+    # A connection that was begun while it was allowed ends with that.
+    host.check_output("systemd-run --unit=keeps --uid=pipelines python3 -c %s fd99::2 8080", KEEPS)
+    host.check_output("timeout 20 sh -c 'until ss -tn dst fd99::2 | grep -q ESTAB; do sleep 0.1; done'")
+    SCENARIO.passes("converge.yml")
+    host.check_output("timeout 20 sh -c 'until systemctl is-failed -q keeps; do sleep 0.1; done'")
+    host.check_output("systemctl reset-failed keeps")
 
 
 @pytest.mark.usefixtures("unwatched")
 def test_rules_that_are_gone_are_no_proof_and_come_back(host: Host) -> None:
     host.check_output("nft flush chain inet egress_pipelines output")
-    SCENARIO.refuses("verify_alone.yml", "Unable to keep pipelines in", f"{gateway_of(host)}:22")
+    SCENARIO.refuses("verify_alone.yml", "table inet egress_pipelines is not what its page says")
     host.check_output("systemctl start egress-pipelines.service")
     assert "jump kept" in host.check_output("nft list chain inet egress_pipelines output")
     host.check_output("nft delete table inet egress_pipelines")
@@ -224,7 +239,7 @@ def test_where_the_rules_cannot_be_loaded_it_does_not_start(host: Host) -> None:
     try:
         host.check_output(f"sed -i s/pipelines/nobody-of-that-name/ {page}; systemctl stop pipelines")
         assert host.run("systemctl start pipelines").rc != 0
-        assert "nobody-of-that-name" in host.check_output("journalctl -u egress-pipelines -o cat")
+        assert "nobody-of-that-name" in host.check_output("journalctl -u pipelines -o cat")
     finally:
         host.check_output("printf %%s %s > %s", f"{text}\n", page)
         SCENARIO.passes("converge.yml")

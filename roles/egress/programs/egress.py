@@ -1,7 +1,7 @@
 """Keep a service from every address but those that its lab's file connects it to, by a table of nftables.
 
 ``load NAME`` reads ``/etc/egress-NAME.json``, resolves the names in it, and replaces table ``inet egress_NAME`` in one
-transaction where it is not as it should be. A name that is not resolved now keeps the addresses that it had.
+transaction where it is not as it should be.
 ``prove NAME [ADDRESS:PORT ...]`` asks, as the service, for places that nobody allows it, and prints as JSON what became
 of that.
 
@@ -10,14 +10,18 @@ The page: ``user`` or ``container`` (of Podman), ``reaches`` ("internet" or "HOS
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import ipaddress
 import json
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,16 +44,21 @@ PRIVATE = (
 PUBLIC_6 = "2000::/3"
 RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 PORTS = {"http": 80, "https": 443}
-NFT_S, CONNECT_S = 20, 1.0
+LARGEST_PORT = 65535
+NFT_S, CONNECT_S, RESOLVE_S = 20, 1.0, 5.0
+KEPT_S = 600.0
 ASKED_PORTS = (22, 8006, 8443)
 """Of the host: ssh, and the APIs of Proxmox VE and of Incus."""
-LINK_LOCAL = "169.254.169.254"
+DYNAMIC_USERS = "61184-65519"
+"""As systemd numbers them (``DynamicUser=``)."""
+LINK_LOCAL = ("169.254.169.254", "fd00:ec2::254")
 """Where clouds tell machines their secrets."""
-REFUSED = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.ENETUNREACH)
+REFUSED = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM)
 """The errors of a connection that is refused; that this machine did it is known by what the table has counted."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Place = tuple[str, int]
+Seen = dict[str, float]
 
 
 def places(page: Mapping[str, Any]) -> list[Place]:
@@ -63,6 +72,9 @@ def places(page: Mapping[str, Any]) -> list[Place]:
         parts = urlsplit(url)
         if parts.hostname:
             found[parts.hostname, parts.port or PORTS[parts.scheme]] = None
+    wrong = [port for host, port in found if not 1 <= port <= LARGEST_PORT]
+    if wrong:
+        raise SystemExit(f"Unable to keep it in: {wrong[0]} is no port")
     return list(found)
 
 
@@ -74,14 +86,15 @@ def table_of(name: str) -> str:
 def ruleset(
     name: str,
     page: Mapping[str, Any],
-    addresses: Mapping[str, Sequence[str]],
+    addresses: Mapping[str, Iterable[str]],
     servers: Sequence[str],
     near: Sequence[str],
 ) -> str:
-    """Return the script for nft; ``near``: the networks of IPv6 that this machine is in."""
+    """Return the script for nft; ``near``: the networks that this machine is in."""
     allowed = places(page)
     has_internet = INTERNET in page["reaches"]
-    rules = ["ct state established,related accept"]
+    # Answers to its clients. What it began itself is judged packet by packet: one that was allowed once may not be now.
+    rules = ["ct direction reply ct state established accept"]
     needs_names = has_internet or any(_address(host) is None for host, port in allowed)
     if not needs_names:
         rules.append('oif "lo" meta l4proto { tcp, udp } th dport 53 goto refused')  # a resolver here asks others
@@ -95,9 +108,9 @@ def ruleset(
             ends.setdefault(family, []).extend(f"{one} . {port}" for one in those)
     rules += [f"{family} daddr . tcp dport {{ {', '.join(those)} }} accept" for family, those in ends.items()]
     if has_internet:
+        for network in near:
+            rules.append(f"{'ip6' if ':' in network else 'ip'} daddr {network} goto refused")
         rules.append(f"ip daddr != {{ {', '.join(PRIVATE)} }} accept")
-        if near:
-            rules.append(f"ip6 daddr {{ {', '.join(near)} }} goto refused")
         rules.append(f"ip6 daddr {PUBLIC_6} accept")
     rules.append("goto refused")
     table = f"table inet {table_of(name)}"
@@ -117,8 +130,10 @@ def _chain(name: str, rules: Iterable[str]) -> list[str]:
 
 
 def _of_user(user: str) -> dict[str, list[str]]:
-    # What the kernel sends by itself is nobody's, and "skuid !=" does not match it either: so the jump names the user.
-    return {"output": ["type filter hook output priority filter; policy accept;", f'meta skuid "{user}" jump kept']}
+    # What the kernel sends by itself is nobody's, and "skuid !=" does not match it: so the jump names the user.
+    # systemd's users for a while serve the proofs; one of them is a browser that does what it is told at loopback.
+    users = [f'meta skuid "{user}" jump kept', f"meta skuid {DYNAMIC_USERS} jump kept"]
+    return {"output": ["type filter hook output priority filter; policy accept;", *users]}
 
 
 def _of_podman() -> dict[str, list[str]]:
@@ -127,15 +142,16 @@ def _of_podman() -> dict[str, list[str]]:
         "forward": ["type filter hook forward priority filter; policy accept;", 'iifname "podman*" jump kept'],
         "input": [
             "type filter hook input priority filter; policy accept;",
-            'iifname "podman*" ct state established,related accept',
+            'iifname "podman*" ct direction reply ct state established accept',
             'iifname "podman*" goto refused',
         ],
     }
 
 
 def _address(text: str) -> Address | None:
+    """Return the address without its zone, of which nft knows nothing; None for a name."""
     try:
-        return ipaddress.ip_address(text)
+        return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
 
@@ -149,17 +165,44 @@ def _by_family(addresses: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def resolved(hosts: Iterable[str], known: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the addresses of each host; of a name that nobody resolves now, those that are known."""
-    found: dict[str, list[str]] = {}
-    for host in hosts:
-        try:
-            answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError:
-            found[host] = list(known.get(host, ()))
+def resolved(hosts: Iterable[str], known: Mapping[str, Seen], now: float) -> dict[str, Seen]:
+    """Return the addresses of each host, with when they were heard of last, in seconds.
+
+    A name that nobody resolves within ``RESOLVE_S`` keeps its addresses, and a public one each for ``KEPT_S``: such
+    names lead to one of many in turn. No name leads to an address of this link or machine.
+    """
+    answers: dict[str, list[str]] = {}
+
+    def asked(host: str) -> None:
+        with contextlib.suppress(OSError):
+            answers[host] = [str(one[4][0]) for one in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+
+    threads = {host: threading.Thread(target=asked, args=(host,), daemon=True) for host in hosts}
+    until = time.monotonic() + RESOLVE_S
+    for thread in threads.values():
+        thread.start()
+    for thread in threads.values():
+        thread.join(max(0.0, until - time.monotonic()))
+    found: dict[str, Seen] = {}
+    for host in threads:
+        before = known.get(host, {})
+        if host not in answers:
+            found[host] = dict(before)
             continue
-        found[host] = sorted({str(one[4][0]) for one in answers})
+        kept = {one: at for one, at in before.items() if _is_public(one) and now - at < KEPT_S}
+        found[host] = kept | {one: now for one in answers[host] if _address(host) or _is_elsewhere(one)}
     return found
+
+
+def _is_public(text: str) -> bool:
+    address = _address(text)
+    return address is not None and address.is_global
+
+
+def _is_elsewhere(text: str) -> bool:
+    address = _address(text)
+    own = address is None or address.is_loopback or address.is_unspecified
+    return not own and not address.is_link_local and not address.is_multicast
 
 
 def name_servers(files: Iterable[Path]) -> list[str]:
@@ -174,26 +217,30 @@ def name_servers(files: Iterable[Path]) -> list[str]:
     return list(found)
 
 
-def near_networks(table: str) -> list[str]:
-    """Return the networks of IPv6 in ``/proc/net/ipv6_route`` that are reached without a gateway."""
-    found = set()
-    for line in table.splitlines():
+def near_networks(table: str, table_6: str) -> list[str]:
+    """Return the networks of ``/proc/net/route``, and the public ones of ``ipv6_route``, that need no gateway."""
+    found: list[str] = []
+    for line in table.splitlines()[1:]:
         fields = line.split()
-        target, length, gateway = fields[0], fields[1], fields[4]
-        network = ipaddress.ip_network((bytes.fromhex(target), int(length, 16)))
-        is_public = network.subnet_of(ipaddress.ip_network(PUBLIC_6)) if network.version == 6 else False
-        if int(gateway, 16) == 0 and is_public:
-            found.add(network)
-    return [str(network) for network in ipaddress.collapse_addresses(sorted(found))]
+        if int(fields[2], 16) == 0 and int(fields[7], 16):
+            found.append(f"{_dotted(fields[1])}/{int(fields[7], 16).bit_count()}")
+    near = set()
+    for line in table_6.splitlines():
+        fields = line.split()
+        network = ipaddress.IPv6Network((bytes.fromhex(fields[0]), int(fields[1], 16)))
+        if int(fields[4], 16) == 0 and network.subnet_of(ipaddress.IPv6Network(PUBLIC_6)):
+            near.add(network)
+    return found + [str(network) for network in ipaddress.collapse_addresses(near)]
 
 
 def gateways(table: str) -> list[str]:
     """Return the gateways of ``/proc/net/route``."""
     fields = [line.split() for line in table.splitlines()[1:]]
-    found = [
-        socket.inet_ntoa(bytes.fromhex(one[2])[::-1]) for one in fields if one[1] == "00000000" and int(one[2], 16)
-    ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(_dotted(one[2]) for one in fields if int(one[1], 16) == 0 and int(one[2], 16)))
+
+
+def _dotted(number: str) -> str:
+    return socket.inet_ntoa(bytes.fromhex(number)[::-1])
 
 
 def nft(*arguments: str, script: str = "") -> str:
@@ -211,26 +258,53 @@ def _listed(name: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=NFT_S, check=False).stdout
 
 
-def load(name: str, page: Mapping[str, Any]) -> None:
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """Be the only one that works with the service's table; give the file of what was loaded."""
+    folder = Path(f"/run/egress-{name}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield folder / "state.json"
+
+
+def page_of(name: str) -> dict[str, Any]:
+    """Return what the role wrote of the service."""
+    content: dict[str, Any] = json.loads(Path(f"/etc/egress-{name}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return what was loaded; nothing where that is not known."""
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content
+
+
+def _routes(name: str) -> str:
+    file = Path("/proc/net") / name
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def load(name: str) -> None:
     """Make the table what the page says, where it is not."""
-    state = Path(f"/run/egress-{name}/state.json")
-    before = json.loads(state.read_text(encoding="utf-8")) if state.is_file() else {}
-    hosts = list(dict.fromkeys(host for host, port in places(page)))
-    addresses = resolved(hosts, before.get("addresses", {}))
-    routes = Path("/proc/net/ipv6_route")
-    near = near_networks(routes.read_text(encoding="utf-8")) if routes.is_file() else []
-    # Podman tells an image, which does not reach a server of this machine, the servers behind it.
-    servers = name_servers(RESOLVERS if page["container"] else RESOLVERS[:1])
-    script = ruleset(name, page, addresses, servers, near)
-    if before.get("script") == script and before.get("listed") == _listed(name) != "":
-        return
-    nft("--file", "-", script=script)
-    state.parent.mkdir(mode=0o700, exist_ok=True)
-    partial = state.with_suffix(".new")
-    partial.write_text(
-        json.dumps({"addresses": addresses, "script": script, "listed": _listed(name)}), encoding="utf-8"
-    )
-    partial.replace(state)
+    with locked(name) as state:
+        page, before = page_of(name), _read(state)
+        hosts = list(dict.fromkeys(host for host, port in places(page)))
+        addresses = resolved(hosts, before.get("addresses", {}), time.time())
+        # Podman tells an image, which does not reach a server of this machine, the servers behind it.
+        servers = name_servers(RESOLVERS if page["container"] else RESOLVERS[:1])
+        near = near_networks(_routes("route"), _routes("ipv6_route"))
+        script = ruleset(name, page, addresses, servers, near)
+        is_loaded = before.get("script") == script and before.get("listed") == _listed(name) != ""
+        if not is_loaded:
+            nft("--file", "-", script=script)
+        now = {"page": page, "addresses": addresses, "script": script, "listed": _listed(name)}
+        partial = state.with_suffix(".new")
+        partial.write_text(json.dumps(now), encoding="utf-8")
+        partial.replace(state)
 
 
 def refused_packets(name: str) -> int:
@@ -245,15 +319,14 @@ def refused_packets(name: str) -> int:
     return sum(one["counter"]["packets"] for one in expressions if isinstance(one.get("counter"), dict))
 
 
-def forbidden(page: Mapping[str, Any], further: Iterable[str]) -> list[Place]:
-    """Return places that nobody allows the service: ports of its host, an address of the link, and of others those."""
-    table = Path("/proc/net/route").read_text(encoding="utf-8")
-    found = [(gateway, port) for gateway in gateways(table) for port in ASKED_PORTS]
-    found.append((LINK_LOCAL, 80))
+def forbidden(known: Mapping[str, Any], further: Iterable[str]) -> list[Place]:
+    """Return places that nobody allows the service: ports of its host, addresses of the link, and of others those."""
+    found = [(gateway, port) for gateway in gateways(_routes("route")) for port in ASKED_PORTS]
+    found += [(address, 80) for address in LINK_LOCAL]
     for place in further:
         host, port = place.rsplit(":", 1)
         found.append((host, int(port)))
-    allowed = {(address, port) for host, port in places(page) for address in resolved([host], {})[host]}
+    allowed = {(one, port) for host, port in places(known["page"]) for one in known["addresses"].get(host, ())}
     return [place for place in found if place not in allowed]
 
 
@@ -280,13 +353,20 @@ def process_of(name: str, page: Mapping[str, Any]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=NFT_S, check=False)
     number = done.stdout.strip()
     if not number.isdigit() or number == "0":
-        raise SystemExit(f"Unable to ask as {name}: it does not run. {done.stderr.strip()[:500]}")
+        raise SystemExit(f"it does not run, so that nobody can ask as {name}. {done.stderr.strip()[:500]}")
     return number
 
 
-def prove(name: str, page: Mapping[str, Any], further: Iterable[str] = ()) -> dict[str, Any]:
-    """Ask as the service for what it may not reach; return what was asked, and what this machine did not refuse."""
-    asked = forbidden(page, further)
+def prove(name: str, further: Iterable[str]) -> dict[str, Any]:
+    """Ask as the service for what it may not reach; return what was asked, and what this machine did not refuse.
+
+    A place to which there is no way at all was not asked. Raise ``SystemExit`` where the rules are other ones than the
+    page says, or nobody can ask.
+    """
+    with locked(name) as state:
+        known, page = _read(state), page_of(name)
+        if known.get("page") != page or known["listed"] != _listed(name):
+            raise SystemExit(f"table inet {table_of(name)} is not what its page says")
     number = process_of(name, page)
     command = [sys.executable, "-BIS", str(Path(__file__).resolve()), "ask"]
     user = None
@@ -294,15 +374,17 @@ def prove(name: str, page: Mapping[str, Any], further: Iterable[str] = ()) -> di
         command = ["nsenter", "--target", number, "--net", *command]
     else:  # as whom it runs, which is not always as whom it should
         user = Path(f"/proc/{number}").stat().st_uid
-    before = refused_packets(name)
+    asked, before = forbidden(known, further), refused_packets(name)
     limit = len(asked) * CONNECT_S + NFT_S
     done = subprocess.run(
-        command, input=json.dumps(asked), capture_output=True, text=True, timeout=limit, check=True, user=user
+        command, input=json.dumps(asked), capture_output=True, text=True, timeout=limit, check=False, user=user
     )
-    answers = json.loads(done.stdout)
+    if done.returncode:
+        raise SystemExit(f"whoever asked as {name} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     counted = refused_packets(name) - before
-    reached = [f"{host}:{port}" for host, port, code in answers if code not in REFUSED]
-    return {"asked": [f"{host}:{port}" for host, port in asked], "reached": reached, "refused": counted}
+    answers = [(f"{host}:{port}", code) for host, port, code in json.loads(done.stdout) if code != errno.ENETUNREACH]
+    reached = [place for place, code in answers if code not in REFUSED]
+    return {"asked": [place for place, code in answers], "reached": reached, "refused": counted}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -314,11 +396,10 @@ def main(arguments: Sequence[str]) -> int:
     if verb not in ("load", "prove") or not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         sys.stderr.write("usage: egress.py load|prove NAME [ADDRESS:PORT ...]\n")
         return 2
-    page = json.loads(Path(f"/etc/egress-{name}.json").read_text(encoding="utf-8"))
     if verb == "load":
-        load(name, page)
+        load(name)
     else:
-        sys.stdout.write(json.dumps(prove(name, page, filter(None, further))))
+        sys.stdout.write(json.dumps(prove(name, filter(None, further))))
     return 0
 
 

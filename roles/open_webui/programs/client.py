@@ -46,7 +46,14 @@ class _InsideHandler(urllib.request.AbstractHTTPHandler):
         return self.do_request_(request)
 
 
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _InsideHandler())
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer: whom the server sends elsewhere is root, and nobody keeps root in."""
+
+    def redirect_request(self, *_: object) -> None:
+        return
+
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _InsideHandler(), _Stay())
 
 
 class AnswerError(Exception):

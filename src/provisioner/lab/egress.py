@@ -56,7 +56,7 @@ def _objection(lab: ResolvedLab, service: ResolvedService, written: str) -> tupl
         return f"{written} is a whole network", _ONE
     place = _PLACE.fullmatch(written)
     if place is not None:
-        return _no_place(lab, place["host"].strip("[]"), int(place["port"]))
+        return _no_place(lab, place["host"], int(place["port"]))
     if _address(written) is not None:
         return f"{written} has no port", _ONE
     known = sorted({INTERNET, *lab.services} - {service.address})
@@ -65,19 +65,27 @@ def _objection(lab: ResolvedLab, service: ResolvedService, written: str) -> tupl
 
 def _no_place(lab: ResolvedLab, host: str, port: int) -> tuple[str, str] | None:
     """Return why a port of an address cannot be reached, and what to do; None where it can."""
-    address = _address(host)
-    if address is None:
+    address = _address(host.removeprefix("[").removesuffix("]"))
+    if address is None or (host.startswith("[") and address.version == 4):  # noqa: PLR2004  # brackets are IPv6's
         hint = (
             f"What is elsewhere and has a name is reached with {INTERNET}; services of the file are CONTAINER/SERVICE."
         )
         return f"{host} is no address", f"{_ONE} {hint}"
     if not 1 <= port <= LARGEST_PORT:
         return f"{port} is no port", f"Write 1 to {LARGEST_PORT}."
-    if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+    if _is_no_machine(address):
         return f"{address} is no other machine's own address", _ONE
     if str(address) in _hosts(lab):
         return f"{address} is a host of this file, and a host is not reached from what it runs", "Name a service on it."
     return None
+
+
+def _is_no_machine(address: IPv4Address | IPv6Address) -> bool:
+    """Return whether an address is not one that a single machine elsewhere has for itself."""
+    is_broadcast = address == IPv4Address("255.255.255.255")
+    is_mapped = isinstance(address, IPv6Address) and (address.ipv4_mapped is not None or address.scope_id is not None)
+    is_near = address.is_loopback or address.is_link_local or address.is_unspecified
+    return is_near or address.is_multicast or is_broadcast or is_mapped
 
 
 def _hosts(lab: ResolvedLab) -> set[str]:

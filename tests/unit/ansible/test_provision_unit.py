@@ -103,3 +103,18 @@ def test_a_probe_tells_the_status_or_what_kept_it_from_answering(url: str, monke
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert [provision_unit.probe(url), provision_unit.probe(url)] == ["503", "200"]
     assert "refused" in provision_unit.probe("http://127.0.0.1:1/health")
+
+
+def test_a_redirect_is_not_followed() -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    asked: list[str] = []
+    with served(HTTPServer(HERE, Handler)) as server:
+        assert provision_unit.probe(f"http://127.0.0.1:{server.server_port}/health") == "302"
+    assert asked == ["/health"]

@@ -209,9 +209,16 @@ def wait_until_healthy(unit: str, url: str, timeout_s: float) -> str:
         time.sleep(POLL_S)
 
 
+class Stay(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer: whom a service sends elsewhere is root."""
+
+    def redirect_request(self, *_arguments: object) -> None:
+        """Follow none."""
+
+
 def probe(url: str) -> str:
     """The status that ``url`` answers with, or what kept it from answering; no proxy is asked."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay())
     try:
         with opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             return str(answer.status)
