@@ -189,6 +189,9 @@ def neighbour(host: Host) -> Iterator[None]:
         " && $inside ip -6 addr add fd99::2/64 dev beside1 nodad && $inside ip link set beside1 up"
         ' && timeout 20 sh -c "until $inside ss -tln | grep -q 8080; do sleep 0.1; done"'
     )
+    # The first packets of a new link get lost.
+    reach = 'import socket; socket.create_connection(("fd99::2", 8080), timeout=1)'
+    host.check_output("timeout 20 sh -c 'until python3 -c \"$0\" 2>/dev/null; do sleep 0.1; done' %s", reach)
     yield
     host.check_output("ip link del beside0; systemctl stop beside")
 
