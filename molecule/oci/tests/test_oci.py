@@ -220,7 +220,7 @@ HOSTILE = {
     "short-layer": "Unable to bring",
     "drips": "did not end within 10 seconds",
     "elsewhere": "Unable to bring",
-    "steers": "Write `registry_user` and `registry_password`",
+    "steers": "Unable to bring",
 }
 MOST_SAID = 6000
 """Characters of an error: that of Ansible, with ours twice."""
