@@ -206,7 +206,7 @@ def test_a_neighbour_is_reached_where_it_is_named_by_either_protocol(host: Host)
     assert connected(host, "pipelines", *places) == [REFUSED, "0", REFUSED]
     # A connection that was begun while it was allowed ends with that.
     host.check_output("systemd-run --unit=keeps --uid=pipelines python3 -c %s fd99::2 8080", KEEPS)
-    host.check_output("timeout 20 sh -c 'until ss -tn dst fd99::2 | grep -q ESTAB; do sleep 0.1; done'")
+    host.check_output("timeout 20 sh -c 'until ss -tn dst [fd99::2] | grep -q ESTAB; do sleep 0.1; done'")
     SCENARIO.passes("converge.yml")
     host.check_output("timeout 20 sh -c 'until systemctl is-failed -q keeps; do sleep 0.1; done'")
     host.check_output("systemctl reset-failed keeps")
