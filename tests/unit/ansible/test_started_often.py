@@ -18,7 +18,8 @@ LIMITED = sorted(
         if "StartLimitBurst" in page.read_text("utf-8")
     }
 )
-FORGET = ["systemctl", "reset-failed"]
+FORGET = ["systemctl", "--all", "reset-failed"]
+"""With a pattern systemctl passes over a unit that was stopped between two attempts, but for ``--all``."""
 
 
 def written(file: Path) -> list[Mapping[str, Any]]:
@@ -29,7 +30,7 @@ def written(file: Path) -> list[Mapping[str, Any]]:
 def unit_forgotten(task: Mapping[str, Any]) -> str:
     """The unit whose starts it has systemd forget; nothing where it does something else."""
     words = task.get("ansible.builtin.command", {}).get("argv", [])
-    return str(words[2]) if words[:2] == FORGET else ""
+    return str(words[3]) if words[:3] == FORGET else ""
 
 
 def restarts(handlers: Iterable[Mapping[str, Any]], timers: frozenset[str] = frozenset()) -> dict[str, str]:
