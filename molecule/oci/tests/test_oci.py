@@ -255,14 +255,6 @@ def test_a_registry_that_lies_gives_nothing_and_the_image_that_runs_stays(host: 
     assert process(host) == before
 
 
-@pytest.mark.usefixtures("hostile", "mended")
-def test_files_that_would_lie_outside_of_an_image_lie_nowhere(host: Host) -> None:
-    told = host.check_output("cat /srv/hostile/digest-out-of-it")
-    SCENARIO.run("converge.yml", oci_image=f"localhost:5444/out-of-it/web@{told}", oci_start_timeout_s=5)
-    assert told in host.check_output(f"{PODMAN} images --all --digests")
-    assert not host.file("/etc/cron.d/hostile").exists
-
-
 def test_a_wrong_password_is_refused_without_showing_it() -> None:
     done = SCENARIO.run("converge.yml", oci_image=image("second"), oci_registry_password="CANARY9-wrong-password")
     assert done.returncode != 0
@@ -472,3 +464,11 @@ def test_an_image_without_its_rules_is_no_proof(host: Host) -> None:
     host.check_output("systemctl stop egress-oci.timer; nft %s && nft delete table inet egress_oci", hold)
     SCENARIO.refuses("verify_alone.yml", "table inet egress_oci is not what its page says")
     host.check_output("nft delete table ip hold")
+
+
+@pytest.mark.usefixtures("hostile", "mended")
+def test_files_that_would_lie_outside_of_an_image_lie_nowhere(host: Host) -> None:
+    told = host.check_output("cat /srv/hostile/digest-out-of-it")
+    SCENARIO.run("converge.yml", oci_image=f"localhost:5444/out-of-it/web@{told}", oci_start_timeout_s=5)
+    assert told in host.check_output(f"{PODMAN} images --all --digests")
+    assert not host.file("/etc/cron.d/hostile").exists
