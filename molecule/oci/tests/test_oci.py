@@ -232,7 +232,7 @@ def hostile(host: Host) -> Iterator[None]:
     program = (FOLDER.parents[1] / "tests/attackers/registry.py").read_text(encoding="utf-8")
     host.check_output("mkdir -p /srv/hostile && printf %%s %s > /srv/hostile/registry.py", program)
     pair = "/srv/registry/registry.crt /srv/registry/registry.key"
-    command = f"/usr/bin/python3 /srv/hostile/registry.py 5444 600 {pair} /srv/hostile"
+    command = f"/usr/bin/python3 /srv/hostile/registry.py 5444 1500 {pair} /srv/hostile"
     host.check_output(f"systemd-run --unit=hostile --collect {command}")
     host.check_output("timeout 20 sh -c 'until ss -tln | grep -q :5444; do sleep 0.1; done'")
     yield
