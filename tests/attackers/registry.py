@@ -64,7 +64,7 @@ class Registry(BaseHTTPRequestHandler):
     """Answers as a registry does, up to the lie of the mode that is the first part of the image's name."""
 
     protocol_version = "HTTP/1.1"
-    until = 0.0
+    until, port = 0.0, 0
 
     def do_GET(self) -> None:
         """Answer one request."""
@@ -99,7 +99,7 @@ class Registry(BaseHTTPRequestHandler):
             self.sent(content)
         elif mode == "elsewhere":
             self.send_response(307)
-            self.send_header("Location", f"https://localhost:{self.server.server_address[1]}/secret")
+            self.send_header("Location", f"https://localhost:{self.port}/secret")
             self.send_header("Content-Length", "0")
             self.end_headers()
         elif mode == "drips":
@@ -142,7 +142,7 @@ if __name__ == "__main__":
         (Path(sys.argv[5]) / f"digest-{mode}").write_text(digest(manifest(mode)), encoding="ascii")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(sys.argv[3], sys.argv[4])
-    Registry.until = time.monotonic() + seconds
+    Registry.until, Registry.port = time.monotonic() + seconds, port
     server = ThreadingHTTPServer(("127.0.0.1", port), Registry)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True

@@ -10,6 +10,7 @@ from provisioner.catalog import load_catalog
 from provisioner.lab.egress import destinations
 from provisioner.lab.resolved import ResolvedLab, resolve
 from provisioner.lab.rules import problems
+from provisioner.values.address import Address
 from provisioner.values.declared import REACHES
 from tests.lab_files import spec_of
 
@@ -37,10 +38,10 @@ def test_roles_that_run_code_of_others_are_kept_in() -> None:
 def test_a_service_becomes_its_address_and_the_rest_stays() -> None:
     found = lab("llama/llama_cpp", "internet", "192.168.1.20:8123", "[fd00::20]:443")
     assert problems(found) == []
-    service = found.services["web/oci"]
+    service = found.services[Address("web/oci")]
     told = ["llama.incus:8081", "internet", "192.168.1.20:8123", "[fd00::20]:443"]
     assert destinations(found, service) == told
-    assert (service.address, found.services["llama/llama_cpp"].address) in found.uses
+    assert (service.address, found.services[Address("llama/llama_cpp")].address) in found.uses
 
 
 @pytest.mark.parametrize(
