@@ -60,7 +60,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def status(lab: Lab, model: str, key: str | None = MASTER_KEY) -> int:
     """The status of an answer, which is read to its end as it is streamed."""
-    body = {"model": model, "messages": [{"role": "user", "content": "hello"}]}
+    body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": True}
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     connection = HTTPConnection(lab.address("pipes-server"), 9099, timeout=120)
     try:
