@@ -79,7 +79,7 @@ def openings_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def egress_answer(answer: Any) -> dict[str, Any]:
-    """What a service reached that it must not, as role ``egress`` has asked; ``DamagedAnswerError``, else."""
+    """Return the answer of role ``egress``, which asked as a service, as it is; ``DamagedAnswerError``, else."""
     found = _object(answer, "it", ("asked", "reached", "refused"))
     _count(found["refused"], "refused", MOST_BYTES)
     for word in ("asked", "reached"):

@@ -52,7 +52,7 @@ ASKED_PORTS = (22, 8006, 8443)
 DYNAMIC_USERS = "61184-65519"
 """As systemd numbers them (``DynamicUser=``)."""
 LINK_LOCAL = ("169.254.169.254", "fd00:ec2::254")
-"""Where clouds tell machines their secrets."""
+"""Addresses at which clouds tell machines their secrets."""
 REFUSED = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM)
 """The errors of a connection that is refused; that this machine did it is known by what the table has counted."""
 
@@ -243,19 +243,15 @@ def _dotted(number: str) -> str:
     return socket.inet_ntoa(bytes.fromhex(number)[::-1])
 
 
-def nft(*arguments: str, script: str = "") -> str:
-    """Run nft and return its output; raise ``SystemExit`` with its words."""
+def nft(*arguments: str, script: str = "") -> subprocess.CompletedProcess[str]:
+    """Run nft to its end."""
     command = ["/usr/sbin/nft", *arguments]
-    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=NFT_S, check=False)
-    if done.returncode:
-        raise SystemExit(f"Unable to keep it in: nft ended with {done.returncode}: {done.stderr.strip()[:500]}")
-    return done.stdout
+    return subprocess.run(command, input=script, capture_output=True, text=True, timeout=NFT_S, check=False)
 
 
-def _listed(name: str) -> str:
+def listed(name: str) -> str:
     """Return the table as the kernel has it, without counts; empty where there is none."""
-    command = ["/usr/sbin/nft", "--stateless", "list", "table", "inet", table_of(name)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=NFT_S, check=False).stdout
+    return nft("--stateless", "list", "table", "inet", table_of(name)).stdout
 
 
 @contextlib.contextmanager
@@ -298,10 +294,14 @@ def load(name: str) -> None:
         servers = name_servers(RESOLVERS if page["container"] else RESOLVERS[:1])
         near = near_networks(_routes("route"), _routes("ipv6_route"))
         script = ruleset(name, page, addresses, servers, near)
-        is_loaded = before.get("script") == script and before.get("listed") == _listed(name) != ""
+        there = listed(name)
+        is_loaded = there != "" and (before.get("script"), before.get("listed")) == (script, there)
         if not is_loaded:
-            nft("--file", "-", script=script)
-        now = {"page": page, "addresses": addresses, "script": script, "listed": _listed(name)}
+            done = nft("--file", "-", script=script)
+            if done.returncode:
+                raise SystemExit(f"Unable to keep {name} in: nft says: {done.stderr.strip()[:500]}")
+            there = listed(name)
+        now = {"page": page, "addresses": addresses, "script": script, "listed": there}
         partial = state.with_suffix(".new")
         partial.write_text(json.dumps(now), encoding="utf-8")
         partial.replace(state)
@@ -309,8 +309,7 @@ def load(name: str) -> None:
 
 def refused_packets(name: str) -> int:
     """Return how many packets the table has refused; 0 where it is not there."""
-    command = ["/usr/sbin/nft", "--json", "list", "table", "inet", table_of(name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=NFT_S, check=False)
+    done = nft("--json", "list", "table", "inet", table_of(name))
     if done.returncode:
         return 0
     expressions = [
@@ -365,7 +364,7 @@ def prove(name: str, further: Iterable[str]) -> dict[str, Any]:
     """
     with locked(name) as state:
         known, page = _read(state), page_of(name)
-        if known.get("page") != page or known["listed"] != _listed(name):
+        if known.get("page") != page or known["listed"] != listed(name):
             raise SystemExit(f"table inet {table_of(name)} is not what its page says")
     number = process_of(name, page)
     command = [sys.executable, "-BIS", str(Path(__file__).resolve()), "ask"]

@@ -24,9 +24,9 @@ LEFT_OUT = frozenset({"README.md", "__pycache__"})
 
 
 HELPERS = ("behind", "kept_in")
-"""What a service's page says of roles that help it: one that stands before it, one that says what it reaches."""
+"""The keys of a service's page that name roles which help it: a switch before it, rules for what it reaches."""
 OF_HELPERS = {"paths": "reloaded", "units": "helpers", "packages": "packages"}
-"""What a service manages of them, by the fields of ``Managed``; what they read is no reason to start it anew."""
+"""Fields of ``Managed`` by those of a helping role: what that one reads is no reason to start the service anew."""
 
 
 def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
@@ -39,7 +39,6 @@ def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
 def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> dict[str, Any]:
     """Return the upkeep of a service's role, and with it that of the roles that help it."""
     upkeep = read_upkeep(role, plugins)
-    name = str(service.get("unit")).removesuffix(".service")
     for word in HELPERS:
         if word not in service:
             continue
@@ -52,7 +51,7 @@ def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> 
         is_absent = word == "behind" and "health_option" in service
         absent = {f"{role.name}_{service['health_option']}": ""} if is_absent else {}
         managed = {kind: list(things) for kind, things in upkeep["managed"].items()}
-        own = f"{{{{ {helper.name}_name }}}}"
+        own, name = f"{{{{ {helper.name}_name }}}}", service["unit"].removesuffix(".service")
         for kind, kept in OF_HELPERS.items():
             things = helping["managed"][kind]
             if kind == "units":  # those of its packages are nobody's

@@ -1,4 +1,4 @@
-"""What services that run code of others may reach beside what the file connects them to (``reaches``). Pure."""
+"""Rules of ``reaches``: services that run code of others reach no more than the file connects and names. Pure."""
 
 from __future__ import annotations
 

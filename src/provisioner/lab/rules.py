@@ -259,7 +259,7 @@ def service_references(lab: ResolvedLab) -> Iterator[Problem]:
                 yield from connection_problems(lab, service, option)
 
 
-def what_is_reached(lab: ResolvedLab) -> Iterator[Problem]:
+def reached_services(lab: ResolvedLab) -> Iterator[Problem]:
     """A service that runs others' code reaches services of the file, single addresses or the internet."""
     if any(REACHES in service.written for service in lab.services.values()):
         from provisioner.lab.egress import egress_problems  # nothing that a lab without others' code needs
@@ -403,7 +403,7 @@ RULES: tuple[Rule, ...] = (
     model_sources,
     model_formats,
     service_references,
-    what_is_reached,
+    reached_services,
     site_services,
     alias_names,
     names_of_members,

@@ -62,7 +62,7 @@ def audit(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Audited:
     found = audited(lab, running, seen.facts, effects, WHOLE)
     keyless = tuple(finding for one in running for finding in keyless_on_lan(one, lab.resolved))
     found += Audited(not_asked, (*keyless, *_passed_on(running, effects)))
-    return sum(_ways_out(running, seen.actual, effects), found)
+    return sum(ways_out(running, seen.actual, effects), found)
 
 
 def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Finding]:
@@ -74,8 +74,8 @@ def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Findin
             yield _unseen(one, _words(error))
 
 
-def _ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> Iterator[Audited]:
-    """Have each service that runs others' code asked for what it must not reach, its neighbours in the lab among it."""
+def ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> Iterator[Audited]:
+    """Ask as each service that runs others' code for what it must not reach, the lab's other containers among it."""
     addresses = {one.name: one.address for one in actual.instances if one.address}
     for one in running:
         neighbours = [other for other in running if other is not one and other.name in addresses]

@@ -1,4 +1,4 @@
-"""What services that run code of others may reach."""
+"""Services that run code of others reach what ``reaches`` names, and the file refuses the rest."""
 
 from __future__ import annotations
 

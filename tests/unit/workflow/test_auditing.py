@@ -1,0 +1,62 @@
+"""``audit`` asks as each service that runs code of others for what it must not reach."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution, Fleet, Instance, Service
+from provisioner.workflow.auditing import EGRESS, ways_out
+
+IMAGE = Service("oci", "web", "app", {"oci_reaches": []}, port=8300, unit="oci.service")
+ENGINE = Service("llama_cpp", "llama", "engine", {}, port=8080, unit="llama-server.service")
+WEB = Instance("web", "here", "home", "debian/13", services=(IMAGE,), address="10.0.0.2")
+LLAMA = Instance("llama", "here", "home", "debian/12", services=(ENGINE,), address="10.0.0.3")
+ASKED = ["10.0.0.1:22", "10.0.0.3:8080"]
+
+
+def asked(answer: Execution | ProviderError) -> tuple[list[str], list[str], list[list[str]]]:
+    """Return what is told, what is found, and the commands that were run, where the container answers so."""
+    commands: list[list[str]] = []
+
+    def execute(name: str, command: list[str], **_: Any) -> Execution:
+        commands.append([name, *command])
+        if isinstance(answer, ProviderError):
+            raise answer
+        return answer
+
+    effects: Any = SimpleNamespace(providers={"here": SimpleNamespace(execute=execute)}, emit=lambda _event: None)
+    found = list(ways_out([WEB, LLAMA], Fleet("home", (WEB, LLAMA)), effects))
+    told = [check.message for one in found for check in one.checks]
+    return told, [finding.message for one in found for finding in one.findings], commands
+
+
+def said(**answer: Any) -> Execution:
+    return Execution(0, json.dumps({"asked": ASKED, "reached": [], "refused": 2, **answer}).encode(), b"")
+
+
+def test_one_that_is_kept_in_is_a_line_and_its_neighbours_were_asked_for() -> None:
+    told, findings, commands = asked(said())
+    assert (len(told), findings) == (1, [])
+    assert "2 places" in told[0]
+    assert commands == [["web", *EGRESS, "oci", "10.0.0.3:8080"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (said(reached=["10.0.0.3:8080"], refused=1), "it reaches 10.0.0.3:8080, which nobody allows it"),
+        (said(refused=1), "nobody keeps it in"),
+        (said(asked=[], refused=0), "nobody keeps it in"),
+        (said(refused="2"), "nobody could see what is open in it"),
+        (said(more=1), "nobody could see what is open in it"),
+        (Execution(1, b"", b"table inet egress_oci is not what its page says"), "nobody could see what is open in it"),
+        (ProviderError("Unable to run python3"), "nobody could see what is open in it"),
+    ],
+)
+def test_what_is_not_known_to_be_kept_in_is_a_finding(answer: Execution | ProviderError, words: str) -> None:
+    assert asked(answer)[:2] == ([], [words])
