@@ -60,7 +60,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"services/(?P<name>\w+)\.py", ("molecule/{name}*", "tests/integration/*{name}*", "*quickstart*")),
     (SRC + r"(tool_environments|data/tools)", ("*tool_environments*", "*bench*")),
     (SRC + r"(doctor/|file_systems)", ("*doctor*", "*no_room*")),
-    (SRC + r"(trying|trial_unit|cpu_waits)", ("*changes_while_asked*", "*device_proof*", "*clone*")),
+    (SRC + r"(trying|trial_unit|cpu_waits)", ("*changes_while_asked*", "*full_disk*", "*device_proof*", "*clone*")),
     (SRC + r"(former_|journal|history)", ("*lock*", "*kill*", "*changes_while_asked*")),
     (SRC + r"ansible/modules/provision_(cuda|gpu|card|nvidia|engine)", CARDS),
     (SRC + r"ansible/modules/provision_torch", ("*torch*", "molecule/torch_stack")),

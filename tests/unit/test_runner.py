@@ -169,6 +169,15 @@ def test_hidden_results_stay_hidden() -> None:
     assert CANARY not in seen.message
 
 
+def test_a_module_that_found_no_place_for_a_file_says_that_nothing_can_be_written() -> None:
+    told = "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp']"
+    result = {"msg": "Module result deserialization failed", "module_stderr": f"Traceback\n  File\n{told}\n"}
+    event = {"event": "runner_on_failed", "event_data": {"host": "a", "task": "t", "role": "r", "res": result}}
+    seen = task_event(event)
+    assert seen is not None
+    assert seen.message.startswith("Nothing can be written there: the disk is full")
+
+
 def test_nothing_failed_is_its_own_result() -> None:
     result = PlaybookResult(0)
     assert result.raise_for_failure("x") is result

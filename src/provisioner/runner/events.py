@@ -10,6 +10,9 @@ from typing import Any
 LAST_WORDS = 3
 HIDDEN = "the task uses a secret, so what it said is hidden"
 NO_REASON = "no reason was given"
+NO_PLACE = "No usable temporary directory"
+"""What Python says where no file can be written in /tmp, /var/tmp, /usr/tmp and the folder that it is in."""
+NOTHING_WRITTEN = "Nothing can be written there: the disk is full, has reached its limit, or is read-only"
 LARGEST_COUNT = 2**63
 DEEPEST = 3
 """Results within results: a loop has items, and no item has items of its own."""
@@ -201,9 +204,11 @@ def _message(status: str, result: Mapping[str, Any]) -> str:
 def _failure_message(result: Mapping[str, Any], level: int = 0) -> str:
     if _is_hidden(result):
         return HIDDEN
-    texts = [str(result.get(key) or "").strip() for key in ("msg", "stderr", "stdout")]
-    # A module that could not even start says why here only: its container's disk is full, for instance.
+    # A module that could not even start says why here only.
     module_lines = str(result.get("module_stderr") or "").strip().splitlines()
+    if module_lines and NO_PLACE in module_lines[-1]:
+        return NOTHING_WRITTEN
+    texts = [str(result.get(key) or "").strip() for key in ("msg", "stderr", "stdout")]
     texts.append("\n".join(module_lines[-LAST_WORDS:]))
     if level < DEEPEST:
         failed_items = [item for item in _items(result) if item.get("failed")]
