@@ -46,17 +46,18 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @contextmanager
 def attacked() -> Iterator[None]:
-    """5,000 idle connections and 200 bodies that take long, from eight addresses, until the block ends."""
+    """5,000 idle connections, 200 bodies that take long and 100 slow readers, from eight addresses, in the block."""
     slow = ["slow_bodies.py", str(PORT), "200", str(LASTS_S), "33554432", ",".join(ADDRESSES)]
     idle = ["idle_connections.py", str(PORT), "5000", str(LASTS_S), *ADDRESSES]
+    reading = ["slow_readers.py", str(PORT), "100", str(LASTS_S), "/v1/models", ",".join(ADDRESSES)]
     with ExitStack() as stack:
         running = []
-        for program, *words in (slow, idle):
+        for program, *words in (slow, idle, reading):
             command = [sys.executable, str(ATTACKERS / program), *words]
             running.append(stack.enter_context(killed_at_end(subprocess.Popen(command, stdout=subprocess.DEVNULL))))
         wait_until(lambda: connected() > MOST_OF_ONE * len(ADDRESSES) / 2)
         yield
-        assert [one.poll() for one in running] == [None, None], "they went on until the end"
+        assert [one.poll() for one in running] == [None] * 3, "they went on until the end"
 
 
 def connected() -> int:
