@@ -37,8 +37,8 @@ PNG = (Path(__file__).parents[1] / "docs/desktop.png").read_bytes()
 
 
 def load(name: str, size: int) -> Load:
-    """A model whose weights alone are known."""
-    return Load(name, Shape("llama", unread=("its layers are not known",)), size * MIB, 8192)
+    """A model of so many MiB, which computes with 500 MiB or with a third of that besides."""
+    return Load(name, Shape("llama"), size * MIB, 8192, buffers=max(500 * MIB, round(0.36 * size * MIB)))
 
 
 def full_lab(word: str = "") -> LabContent:

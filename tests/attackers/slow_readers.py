@@ -7,6 +7,7 @@ until the seconds are over. One that is closed is begun anew.
 
 from __future__ import annotations
 
+import collections
 import json
 import socket
 import sys
@@ -18,12 +19,11 @@ PATH, ADDRESSES = sys.argv[4], sys.argv[5].split(",")
 HEAD = "\r\n".join([f"GET {PATH} HTTP/1.1", "Host: pages", *sys.argv[6:]])
 MOST = 500
 PAUSE_S = 1.0
-read = 0
+read: collections.Counter[str] = collections.Counter()
 
 
 def attack(until: float, source: str) -> None:
     """Read answers, one after the other."""
-    global read
     while time.monotonic() < until:
         try:
             with socket.socket() as connection:
@@ -33,7 +33,7 @@ def attack(until: float, source: str) -> None:
                 connection.connect(("127.0.0.1", PORT))
                 connection.sendall(f"{HEAD}\r\n\r\n".encode())
                 while time.monotonic() < until and connection.recv(1):
-                    read += 1
+                    read["bytes"] += 1
                     time.sleep(PAUSE_S)  # the pace of the attack
         except OSError:
             time.sleep(PAUSE_S)  # refused, or silent
@@ -46,4 +46,4 @@ if __name__ == "__main__":
         thread.start()
     for thread in threads:
         thread.join(SECONDS + 30)
-    json.dump({"bytes": read}, sys.stdout)
+    json.dump(read, sys.stdout)

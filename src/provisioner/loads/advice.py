@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from provisioner.loads.budgets import Budget
-from provisioner.loads.engines import SMALL_CARD, EngineLoads
+from provisioner.loads.engines import EngineLoads
+from provisioner.loads.layers import Attention
 from provisioner.loads.placing import Placing, expert_bytes
 from provisioner.loads.terms import (
     BITS,
@@ -25,8 +26,6 @@ from provisioner.loads.terms import (
 )
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
 
-CEILING = 65_536
-"""Tokens on a card of 8 GB: 262,144 were tried, and beyond some 80,000 the memory ran out while it computed."""
 LEAST_CONTEXT = 4096
 """A context below that is not worth an advice."""
 KEPT_FREE = 1024 * MIB
@@ -91,7 +90,6 @@ def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     yield from _whole(load, budget)
     yield from _split(load, budget)
     yield from _floor(engine, load)
-    yield from _ceiling(load, budget)
     is_too_large = budget.usable is not None and total_of(load) > budget.free_for(load)
     if is_too_large and load.weights:
         yield from _ways(engine, load, budget)
@@ -141,16 +139,6 @@ def _floor(engine: EngineLoads, load: Load) -> Iterator[Advice]:
         yield Advice(f"{kind} is below {FLOOR}, the floor of quality: a smaller model at {FLOOR} is the better one")
 
 
-def _ceiling(load: Load, budget: Budget) -> Iterator[Advice]:
-    is_small_card = (budget.usable or 0) <= SMALL_CARD
-    if is_small_card and load.context > CEILING and load.cache_on_card:
-        yield Advice(
-            f"{CEILING:,} tokens are the practical ceiling on a card of 8 GB: "
-            "with more, memory ran out while it computed",
-            f"context: {CEILING}",
-        )
-
-
 def _ways(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What takes less of the card, in the order of what costs least."""
     whole = _on_card(load)
@@ -187,11 +175,12 @@ def _experts(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
 
 def _cache(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
     """Smaller types of keys and values, then a smaller context."""
-    for keys, values in SMALLER:
+    keeps_values = any(isinstance(layer, Attention) and layer.values for layer in load.layers)
+    for keys, values in SMALLER if keeps_values else SMALLER[:1]:
         if not _is_smaller(keys, values, load):
             continue
         smaller = replace(whole, keys=keys, values=values)
-        write = f"kv_cache: {{ k: {keys}, v: {values} }}"
+        write = f"kv_cache: {{ k: {keys}, v: {values} }}" if keeps_values else f"kv_cache: {{ k: {keys} }}"
         yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
         yield from _context(smaller, load, budget, f", {write}")
     yield from _context(whole, load, budget, "")

@@ -13,7 +13,11 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A layer that keeps ``keys`` and ``values`` numbers of each token; with a ``window`` for so many only."""
+    """A layer that keeps ``keys`` and ``values`` numbers of each token; with a ``window`` for so many only.
+
+    With 0 of both it keeps nothing: one that has no attention, that reads the cache of another layer, or that is not
+    loaded.
+    """
 
     keys: int
     values: int
@@ -71,6 +75,10 @@ WINDOW_BUT_EVERY = {"cohere2": 4, "exaone4": 4, "gemma2": 2, "gemma3": 6, "gemma
 """Architecture → every how many-th layer attends to all tokens, the others to a window (``load_swa_pattern`` there)."""
 ZERO_IS_RECURRENT = frozenset({"granitehybrid", "jamba", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"})
 """Architectures whose list of key heads has a zero for each layer that is recurrent or keeps nothing."""
+ONE_KIND_EACH = frozenset({"nemotron_h", "nemotron_h_moe"})
+"""Of these, those whose layers either attend, are recurrent, or compute a feed-forward part and keep nothing."""
+OWN_CACHE = {"gemma3n": 20}
+"""Architecture → how many layers, the first ones, have a cache, which the others read (``n_layer_kv_from_start``)."""
 ALL_ATTEND = frozenset(
     "baichuan bloom chatglm command-r dbrx deepseek deepseek2 exaone falcon gemma glm4 glm4moe granite granitemoe "  # noqa: SIM905
     "internlm2 llama minicpm mistral3 mpt olmo olmoe orion phi2 phi3 qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe "
@@ -211,20 +219,42 @@ def _layers(keys: _Keys, unread: list[str]) -> list[Layer]:
         unread.append("it does not say how large the state of its recurrent layers is")
     windows = _windows(keys, count)
     key_length, value_length = _lengths(keys, heads)
+    keeping = _keeping(keys, count)
     layers: list[Layer] = []
-    for is_recurrent, number, window in zip(recurrent, key_heads, windows, strict=True):
-        if is_recurrent:
+    for is_recurrent, number, window, keeps in zip(recurrent, key_heads, windows, keeping, strict=True):
+        if not keeps:
+            layers.append(Attention(0, 0))
+        elif is_recurrent:
             layers.append(Recurrent(state))
         else:
             layers.append(Attention(number * key_length, number * value_length, window))
     return layers
 
 
+def _keeping(keys: _Keys, count: int) -> Sequence[bool]:
+    """Return for each layer whether it keeps anything: not a feed-forward one, a reader of others, or one of drafts."""
+    inner = keys.value("feed_forward_length") if keys.architecture in ONE_KIND_EACH else None
+    without_inner = [not size for size in _listed(inner, count) or [0] * count]
+    last = min(OWN_CACHE.get(keys.architecture, count), count - drafting_layers(keys.architecture, keys.values))
+    return [place < last and without_inner[place] for place in range(count)]
+
+
+def drafting_layers(architecture: str, values: Values) -> int:
+    """Return how many layers, the last ones, only draft (MTP): llama.cpp loads them where it is told to draft."""
+    keys = _Keys(architecture, values)
+    return min(keys.number("nextn_predict_layers"), keys.number("block_count"))
+
+
 def _lengths(keys: _Keys, heads: Sequence[int]) -> tuple[int, int]:
-    """The numbers that one head keeps as key and as value; where the file is silent, its share of a token's vector."""
+    """The numbers that one head keeps as key and as value; where the file is silent, its share of a token's vector.
+
+    With latent attention (MLA) values are made of what is kept as key (``has_v`` in ``llama-kv-cache.cpp``).
+    """
     first = heads[0] if heads else 0
     share = keys.number("embedding_length") // max(first, 1)
-    return keys.number("attention.key_length") or share, keys.number("attention.value_length") or share
+    is_latent = keys.number("attention.key_length_mla") and keys.number("attention.value_length_mla")
+    values = 0 if is_latent else keys.number("attention.value_length") or share
+    return keys.number("attention.key_length") or share, values
 
 
 def _is_known(architecture: str) -> bool:

@@ -58,7 +58,7 @@ def corrected(engine: EngineLoads, record: Measured | None, card: Card | None) -
     The measurement holds the engine's own context, which the sum leaves to what is reserved of each card: where all
     engines of a card were measured, less of it is reserved (``budgets``). A correction downwards counts only where the
     engine can take no more later: it takes all of it at its start, and has not moved layers to the CPU for want of
-    room.
+    room. Then it is also known what an engine takes of which it was not.
     """
     if record is None or card is None or not engine.loads or not record.is_of(engine.loads):
         return engine
@@ -66,9 +66,9 @@ def corrected(engine: EngineLoads, record: Measured | None, card: Card | None) -
         return engine
     kept_free = sum(load.kept_free for load in engine.loads)
     correction = record.measured - (engine.total - kept_free)
-    if correction < 0 and not _takes_all_at_once(engine):
-        return engine
-    return _with_correction(engine, correction)
+    if _takes_all_at_once(engine):
+        return replace(_with_correction(engine, correction), unknown="")
+    return engine if correction < 0 else _with_correction(engine, correction)
 
 
 def _takes_all_at_once(engine: EngineLoads) -> bool:

@@ -43,9 +43,9 @@ class HeldBack:
     largest: int = 0
 
 
-def held_back(tensors: Mapping[str, int], placing: Placing) -> HeldBack:
-    """The bytes of a model's tensors that do not lie on the card."""
-    first = placing.first_layer(layer_count(tensors))
+def held_back(tensors: Mapping[str, int], placing: Placing, layers: int) -> HeldBack:
+    """Return the bytes of a model's tensors that do not lie on the card; ``layers``: all that its file counts."""
+    first = placing.first_layer(layers)
     away = {name: size for name, size in tensors.items() if _is_away(name, first, placing)}
     total = sum(away.values())
     if _OUTPUT in tensors or placing.gpu_layers == 0:
@@ -57,7 +57,13 @@ def held_back(tensors: Mapping[str, int], placing: Placing) -> HeldBack:
 
 def layer_count(tensors: Mapping[str, int]) -> int:
     """How many layers the tensors belong to."""
-    return max((int(found[1]) + 1 for name in tensors if (found := _BLOCK.match(name))), default=0)
+    return max(map(layer_of, tensors), default=-1) + 1
+
+
+def layer_of(name: str) -> int:
+    """Return the layer to which a tensor belongs, counted from 0; -1 where it belongs to none."""
+    block = _BLOCK.match(name)
+    return int(block[1]) if block else -1
 
 
 def expert_bytes(tensors: Mapping[str, int]) -> int:
@@ -66,8 +72,7 @@ def expert_bytes(tensors: Mapping[str, int]) -> int:
 
 
 def _is_away(name: str, first: int, placing: Placing) -> bool:
-    block = _BLOCK.match(name)
-    if block is None:
+    layer = layer_of(name)
+    if layer < 0:
         return placing.gpu_layers == 0 and not name.startswith(INPUT)
-    layer = int(block[1])
     return layer < first or (layer < placing.cpu_experts and _EXPERT.match(name) is not None)

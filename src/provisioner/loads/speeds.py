@@ -70,8 +70,8 @@ def read_bytes(way: Way) -> tuple[int, int] | None:
     share = _asked_share(way.candidate)
     if share is None or way.candidate.idle is None:
         return None
-    kept = held_back(load.tensors, ALL_ON_CARD).total
-    experts_away = held_back(load.tensors, Placing(None, way.experts)).total - kept
+    kept = held_back(load.tensors, ALL_ON_CARD, load.count).total
+    experts_away = held_back(load.tensors, Placing(None, way.experts), load.count).total - kept
     experts_on_card = expert_bytes(load.tensors) - experts_away
     always = _computed_with(way.candidate) - experts_away - experts_on_card
     of_card = always + round(experts_on_card * share) + cache_bytes(load) + state_bytes(load) // load.slots
@@ -82,7 +82,7 @@ def _computed_with(candidate: Candidate) -> int:
     """Bytes of the tensors that some token is computed with: all but those that are looked up."""
     load = candidate.load
     if load.tensors:
-        return sum(load.tensors.values()) - held_back(load.tensors, ALL_ON_CARD).total
+        return sum(load.tensors.values()) - held_back(load.tensors, ALL_ON_CARD, load.count).total
     looked_up = candidate.idle or 0
     # Of a model in several files those of the first one are known: too little read is a bound as well.
     for name, size in candidate.header.tensors.items():

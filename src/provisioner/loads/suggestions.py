@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from provisioner.loads.advice import CEILING, LEAST_CONTEXT
+from provisioner.loads.advice import LEAST_CONTEXT
 from provisioner.loads.candidates import Candidate, Way
-from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.placing import Placing, expert_bytes
 from provisioner.loads.speeds import speed_of
 from provisioner.loads.terms import Load, largest_context, needed_bytes, total_of
@@ -65,7 +64,7 @@ def _ways(candidate: Candidate, usable: int) -> Iterator[Way]:
     for place, choice in enumerate(candidate.caches):
         for experts in _places_of_experts(choice.load):
             placed = replace(choice.load, placing=Placing(None, experts))
-            context = _practical(largest_context(placed, room), usable)
+            context = largest_context(placed, room)
             if context >= LEAST_CONTEXT:
                 total = total_of(replace(placed, context=context))
                 yield Way(candidate, choice, place, experts, context, total, room)
@@ -77,11 +76,6 @@ def _places_of_experts(load: Load) -> Iterator[int]:
     yield 0
     if load.shape.experts and expert_bytes(load.tensors):
         yield from range(1, load.count + 1)
-
-
-def _practical(context: int, usable: int) -> int:
-    """Of a small card no more than was seen to answer: beyond, memory ran out while it computed."""
-    return min(context, CEILING) if usable <= SMALL_CARD else context
 
 
 def best_way(ways: Iterable[Way], use: Use) -> Way | None:

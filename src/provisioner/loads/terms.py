@@ -32,11 +32,6 @@ exllamav2's have as many bits (``ExLlamaV2Cache_Q`` of its ``cache.py``, 0.3.2).
 """
 CORRECTION = "correction by what was measured"
 BUFFER_BYTES, MASK_BYTES = 4, 2
-MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
-"""What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
-
-A hybrid of 9B took 1,457 + 493 MiB beside 5,491 MiB of weights at 40,192 tokens; 500 MiB is what engines take anyway.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,7 @@ class Load:
 
     @property
     def is_guessed(self) -> bool:
-        """Whether a margin stands for what its file does not tell."""
+        """Whether its file does not tell what its layers keep, so that no cache is in the sum."""
         return bool(self.shape.unread)
 
     @property
@@ -153,14 +148,12 @@ def terms_of(load: Load) -> tuple[Term, ...]:
 
 
 def _needed_terms(load: Load) -> tuple[Term, ...]:
-    away = held_back(load.tensors, load.placing)
+    away = held_back(load.tensors, load.placing, load.count)
     weights = max(load.weights - away.total - load.offloaded, 0)
     terms = [Term("weights", weights), Term("weights in transit", away.largest)]
     if not load.is_guessed:
         terms += [Term("cache", cache_bytes(load)), Term("recurrent state", state_bytes(load))]
-    if load.is_guessed and not load.buffers and not load.is_paged:
-        terms.append(Term("margin", margin_bytes(load)))
-    else:
+    if not load.is_guessed or load.buffers or load.is_paged:
         terms.append(Term("compute buffers", buffer_bytes(load)))
     terms.append(Term("workspaces", load.workspaces))
     terms += [Term("image encoder", load.encoder), Term("image buffers", load.image_buffer)]
@@ -185,12 +178,6 @@ def needed_bytes(load: Load) -> int:
 def lacking_bytes(load: Load) -> int:
     """By how much the engine's share of the card is too small for what it needs; 0 where it has none."""
     return max(needed_bytes(load) - load.share, 0) if load.share else 0
-
-
-def margin_bytes(load: Load) -> int:
-    """What stands for everything but the weights where the layers are not known."""
-    on_card = load.weights - held_back(load.tensors, load.placing).total
-    return max(LEAST_MARGIN, round(MARGIN * on_card))
 
 
 def added_up(named: Iterable[tuple[str, Load]], usable: int, *, are_named: bool = True) -> Sum:

@@ -28,7 +28,7 @@ ATTACKERS = Path(__file__).resolve().parents[2] / "attackers"
 PORT = 8080
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 9)]
 """Of this machine, from which its published port is reached as from others of the LAN."""
-LASTS_S = 600
+LASTS_S = 1200
 MOST_OF_ONE = 100
 """Of one address that are open for long."""
 MOST_TIMES_SLOWER = 3

@@ -10,7 +10,7 @@ import pytest
 from provisioner.loads.advice import Advice, advice_on
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
-from provisioner.loads.layers import shape_of
+from provisioner.loads.layers import Attention, shape_of
 from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load, total_of
 from provisioner.models.header import Header
@@ -104,10 +104,13 @@ def test_the_floor_of_quality_is_q4_k_m() -> None:
     assert any("a smaller model, or Q4_K_M" in one.text for one in unknown)
 
 
-def test_the_practical_ceiling_on_8_gb_is_said_even_where_the_sum_fits() -> None:
-    small = replace(NINE, weights=2**30, context=131_072, keys="q8_0", values="q8_0")
-    assert writes(advised(small, USABLE)) == {"context: 65536": (None, None)}
-    assert not writes(advised(small, 16 * 2**30))
+def test_no_types_of_values_are_advised_where_none_are_kept() -> None:
+    latent = replace(
+        NINE, shape=replace(NINE.shape, layers=tuple(Attention(576, 0) for _ in range(32))), context=400_000
+    )
+    written = [one.write for one in advised(latent, USABLE) if "kv_cache" in one.write]
+    assert written[0] == "kv_cache: { k: q8_0 }"
+    assert not any("v:" in one for one in written)
 
 
 def test_nothing_is_advised_for_a_card_that_is_not_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,9 +135,6 @@ def test_what_is_guessed_is_said() -> None:
         (engine,) = engines_of({"a": llama(model=name, **options)}, headers, {})
         return "; ".join(engine.unread)
 
-    assert unread("nine", NINES) == "nine: nobody tells how large its file is, so its weights are missing in the sum"
-    assert "nothing is known of it but its name: 9B weights of 0.72 B (Q5_K_M); 36% of" in unread("hub", None)
-    assert unread("nine", None).startswith("nine: nothing is known of it; 36% of its weights, at least 500 MiB")
     assert "its tensors are not known" in unread("nine", NINES, cpu_moe=True)
     blind = Header("clip", values={"clip.projector_type": "pixtral"})
     found = engines({"a": llama(model="nine", mmproj="eye")}, eye=blind)[0]
@@ -146,10 +144,55 @@ def test_what_is_guessed_is_said() -> None:
     assert only.unread == ("mixed: only the tensors of its first file are known; all others are counted",)
 
 
-def test_a_model_that_is_only_a_name_is_estimated_by_it() -> None:
-    (engine,) = engines_of({"a": llama(model="hub")}, {}, {})
-    assert engine.loads[0].weights == 6_480_000_000
-    assert engine.total == 6_480_000_000 + round(0.36 * 6_480_000_000)
+@pytest.mark.parametrize(
+    ("name", "header", "size", "why", "certain"),
+    [
+        ("nine", NINES, 0, "nine: nobody tells how large its file is", 0),
+        ("nine", None, 5000 * MIB, "nine: nothing is known of it but its size", 5000 * MIB),
+        ("nine", None, 0, "nine: nothing is known of it", 0),
+        ("hub", None, 0, "hub: nothing is known of it but its name: 9B weights of 0.72 B (Q5_K_M), 6,179 MiB", 0),
+        (
+            "nine",
+            Header("novel"),
+            5000 * MIB,
+            'nine: architecture "novel" is not known here; it does not say',
+            5000 * MIB,
+        ),
+    ],
+)
+def test_what_no_file_tells_is_unknown_and_no_number_stands_for_it(
+    name: str, header: Header | None, size: int, why: str, certain: int
+) -> None:
+    headers = {} if header is None else {name: replace(header, values={"general.architecture": header.architecture})}
+    headers = {name: header} if header is NINES else headers
+    (engine,) = engines_of({"a": llama(model=name)}, headers, {name: size})
+    assert engine.unknown.startswith(why)
+    (load,) = engine.loads
+    assert load.weights == certain
+    if header is not NINES:
+        assert engine.total == certain
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"extra_arguments": ["--spec-type", "draft-mtp"]}, ["--spec-type"]),
+        ({"extra_arguments": ["-md", "/draft.gguf", "--lora=a.gguf", "--swa-full"]}, ["-md", "--lora", "--swa-full"]),
+        ({"extra_arguments": ["-ot", "exps=CPU", "--kv_unified"]}, ["-ot", "--kv-unified"]),
+        ({"extra_arguments": ["--not-there-yet", "-1"]}, ["--not-there-yet"]),
+        ({"extra_arguments": ["--temp", "-0.5", "--top_k", "40", "--chat-template-kwargs", "{}"]}, []),
+        ({"environment": {"LLAMA_ARG_SPEC_TYPE": "draft-mtp", "LLAMA_ARG_TOP_K": "40"}}, ["LLAMA_ARG_SPEC_TYPE"]),
+        ({"environment": {"GGML_CUDA_ENABLE_UNIFIED_MEMORY": "1"}}, ["GGML_CUDA_ENABLE_UNIFIED_MEMORY"]),
+        ({"environment": {"TZ": "UTC", "GGML_VK_VISIBLE_DEVICES": "1", "LLAMA_LOG_COLORS": "0"}}, []),
+    ],
+)
+def test_what_may_change_the_sum_and_is_not_counted_is_unknown(options: dict[str, Any], names: list[str]) -> None:
+    (engine,) = engines({"a": llama(model="nine", **options)})
+    assert engine.unknown.split("; ") == (
+        [f"what {name} among extra_arguments changes of it is not counted" for name in names]
+        if "extra_arguments" in options
+        else [f"what {name} in environment changes of it is not counted" for name in names]
+    ) or (not names and not engine.unknown)
 
 
 def test_a_card_that_is_too_small_is_refused_in_words() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from provisioner.loads.layers import shape_of
-from provisioner.loads.placing import HeldBack, Placing, held_back
+from provisioner.loads.placing import HeldBack, Placing, held_back, layer_count
 from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes, terms_of
 from tests.unit.loads.models import NINE, mixture, mixture_tensors
 
 ALL = sum(mixture_tensors().values())
+
+
+def of(tensors: Mapping[str, int], placing: Placing) -> HeldBack:
+    """Return what stays in the host's memory of a file that counts no more layers than it has tensors of."""
+    return held_back(tensors, placing, layer_count(tensors))
 
 
 def weights(load: Load) -> float:
@@ -19,19 +25,19 @@ def weights(load: Load) -> float:
 
 
 def test_tokens_are_looked_up_in_the_host_s_memory() -> None:
-    assert held_back(mixture_tensors(), Placing()) == HeldBack(200 * MIB, 0)
+    assert of(mixture_tensors(), Placing()) == HeldBack(200 * MIB, 0)
     assert weights(mixture()) == ALL / MIB - 200
 
 
 def test_tied_embeddings_lie_on_the_card_as_its_output() -> None:
     tied = {name: size for name, size in mixture_tensors().items() if name != "output.weight"}
-    assert held_back(tied, Placing()).total == 0
-    assert held_back(tied | {"per_layer_token_embd.weight": MIB}, Placing()).total == MIB
+    assert of(tied, Placing()).total == 0
+    assert of(tied | {"per_layer_token_embd.weight": MIB}, Placing()).total == MIB
 
 
 @pytest.mark.parametrize(("layers", "away"), [(1, 300), (3, 900), (4, 1200), (99, 1200)])
 def test_experts_of_the_first_layers_stay_in_the_host_s_memory(layers: int, away: int) -> None:
-    found = held_back(mixture_tensors(), Placing(cpu_experts=layers))
+    found = of(mixture_tensors(), Placing(cpu_experts=layers))
     assert found == HeldBack((200 + away) * MIB, 100 * MIB)
     load = mixture(placing=Placing(cpu_experts=layers))
     assert {term.name: term.bytes / MIB for term in terms_of(load)}["weights in transit"] == 100
@@ -41,7 +47,7 @@ def test_experts_of_the_first_layers_stay_in_the_host_s_memory(layers: int, away
 
 @pytest.mark.parametrize(("layers", "away"), [(5, 0), (4, 321), (2, 963), (1, 1284), (100, 0)])
 def test_a_number_of_layers_counts_from_the_last_and_the_output_as_one(layers: int, away: int) -> None:
-    assert held_back(mixture_tensors(), Placing(layers)).total == (200 + away) * MIB
+    assert of(mixture_tensors(), Placing(layers)).total == (200 + away) * MIB
     load = mixture(placing=Placing(layers))
     on_card = 4 - min(4, away // 321)
     assert cache_bytes(load) == cache_bytes(mixture()) * on_card // 4
@@ -49,7 +55,7 @@ def test_a_number_of_layers_counts_from_the_last_and_the_output_as_one(layers: i
 
 
 def test_nothing_lies_on_the_card_with_no_layers() -> None:
-    assert held_back(mixture_tensors(), Placing(0)).total == ALL
+    assert of(mixture_tensors(), Placing(0)).total == ALL
 
 
 def test_state_follows_its_layers() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from provisioner.loads.candidates import Candidate, Measured
-from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.layers import shape_of
 from provisioner.loads.placing import Placing
 from provisioner.loads.speeds import bound_per_s, measured_of, read_bytes, speed_of
@@ -98,13 +97,6 @@ def test_a_longer_context_may_cost_bits_of_the_cache_and_then_of_the_weights() -
     assert (other.candidate.quant, other.keys) == ("Q5_K_M", "q8_0")
     tight = needed_bytes(replace(nine("Q5_K_M").load, context=8192))
     assert names(files, tight, "code") == ["Q4_K_M", "Q5_K_M"], "the better one is too short for code"
-
-
-def test_a_small_card_is_promised_no_context_that_was_never_seen_to_answer() -> None:
-    (way,), _ = suggested([nine("Q4_K_M")], SMALL_CARD, USES["long"])
-    assert way.context == 65_536
-    (way,), _ = suggested([nine("Q4_K_M")], 4 * SMALL_CARD, USES["long"])
-    assert way.context >= USES["long"].context
 
 
 def test_all_that_is_told_fits() -> None:

@@ -128,9 +128,7 @@ def test_how_many_tokens_are_computed_at_once_follows_context_and_memory(context
 def test_without_flash_attention_fewer_are_computed_at_once(context: int, memory: int, batch: int) -> None:
     found = loads(context=context, memory=memory, flash_attention="off")
     assert found.loads[0].ubatch == batch
-    assert "llama: what attention takes without flash attention is not counted" in found.unread, (
-        "its widths are not told"
-    )
+    assert found.unknown == "llama: its file does not tell what attention takes without flash attention"
     assert not found.loads[0].flash_attention
     assert loads(context=context, memory=memory).loads[0].flash_attention
 
@@ -237,7 +235,8 @@ def test_how_large_images_may_be_is_guessed_where_no_file_says_it() -> None:
 @pytest.mark.parametrize(("architecture", "encoder"), [("gemma3", 300 * MIB), ("llama", 0)])
 def test_an_encoder_in_the_model_s_own_file_is_told_apart_where_ollama_uses_it(architecture: str, encoder: int) -> None:
     tensors = {"blk.0.x": 1000 * MIB, "v.blk.0.x": 250 * MIB, "mm.0.weight": 50 * MIB}
-    load = small(fetched(header=Header(architecture, tensors=tensors), size=1300 * MIB, family=architecture))
+    model = fetched(header=Header(architecture, tensors=tensors), size=1300 * MIB, family=architecture)
+    (load,) = loads((), pulled={"small": model}, pull=[SMALL], context=4096).loads
     assert (load.encoder, load.weights) == (encoder, 1300 * MIB - encoder)
     assert ("v.blk.0.x" in load.tensors) == (not encoder)
 
@@ -269,10 +268,9 @@ def test_no_shorter_context_is_advised_where_one_comes_with_a_model() -> None:
     assert written(numbers={"num_ctx": 8192}) == ["kv_cache_type: q8_0", ""]
 
 
-def test_a_model_of_which_nothing_was_read_is_guessed() -> None:
+def test_a_model_of_which_nothing_was_read_is_unknown() -> None:
     found = loads(("other",), context=4096)
-    assert found.unread[0].startswith("other: nothing is known of it; 36% of its weights")
-    assert "other: nobody tells how large its file is, so its weights are missing in the sum" in found.unread
+    assert found.unknown == "other: nothing is known of it"
 
 
 def test_what_does_not_fit_is_refused_with_options_that_ollama_has() -> None:

@@ -153,7 +153,7 @@ def test_what_drafts_has_a_hybrid_keep_its_states(mode: str) -> None:
     budget = budget_of(hybrid, draft_mode=mode)
     state = 27 * 4 * (5 * 32 * 128 * 128 * 4 + 8192 * 8 * 2)
     assert {term.name: term.bytes for term in budget.added.terms}["recurrent state"] == state
-    assert any("component for drafts" in guess for guess in budget.engines[0].unread) is (mode == "mtp")
+    assert ("what its component for drafts keeps" in budget.engines[0].unknown) is (mode == "mtp")
 
 
 def test_a_model_that_drafts_lies_beside_with_a_cache_of_its_own() -> None:

@@ -317,9 +317,9 @@ def test_what_is_left_out_of_the_sum_is_told() -> None:
     seeing = known_model(vision_config={"depth": 27})
     (_, encoder) = budget_of(seeing).engines[0].unread
     assert "its encoder of images, which is not loaded" in encoder
-    (_, images, drafts) = budget_of(seeing, vision=True, speculative="mtp").engines[0].unread
-    assert "what images take" in images
-    assert "its component for drafts" in drafts
+    unknown = budget_of(seeing, vision=True, speculative="mtp").engines[0].unknown
+    assert "what images take while they are computed is not counted" in unknown
+    assert "what its component for drafts keeps is not counted" in unknown
     (_, half) = budget_of(known_model(), quantization="fp8").engines[0].unread
     assert "halves its weights but for embeddings" in half
 

@@ -172,7 +172,7 @@ class Knowledge(base.Knowledge):
 
         known = {name: size for name, size in sizes.items() if size is not None}
         needed = self.loads(service, known, service.card.memory if service.card else 0)
-        return needed.total + RESERVED if needed and needed.loads and not needed.unread else 0
+        return needed.total + RESERVED if needed and needed.loads and not needed.unknown and not needed.unread else 0
 
     def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any] | None:
         """By a variable of its chat template, which it reads with ``jinja`` alone."""

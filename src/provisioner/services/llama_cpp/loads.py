@@ -9,8 +9,9 @@ from typing import Any
 from provisioner.loads.engines import SMALL_CARD, EngineLoads
 from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load, total_of
+from provisioner.loads.uncounted import uncounted
 from provisioner.loads.vision import image_buffer
-from provisioner.loads.weighing import unread_of, weighed
+from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
@@ -19,6 +20,33 @@ from provisioner.services.routed import CHAT
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
 IMAGES_UNKNOWN = 500 * MIB
+COST_NOTHING = frozenset(
+    # how it samples, and what it answers
+    "-n --predict --n-predict --keep --context-shift --no-context-shift -e --escape --no-escape -r --reverse-prompt "  # noqa: SIM905
+    "-sp --special --spm-infill --samplers -s --seed --sampler-seq --sampling-seq --ignore-eos --temp --temperature "
+    "--top-k --top-p --min-p --top-nsigma --top-n-sigma --xtc-probability --xtc-threshold --typical --typical-p "
+    "--repeat-last-n --repeat-penalty --presence-penalty --frequency-penalty --dry-multiplier --dry-base "
+    "--dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker --adaptive-target --adaptive-decay "
+    "--dynatemp-range --dynatemp-exp --mirostat --mirostat-lr --mirostat-ent -l --logit-bias --grammar --grammar-file "
+    "-j --json-schema -jf --json-schema-file --pooling --chat-template --chat-template-file --chat-template-kwargs "
+    "--skip-chat-parsing --no-skip-chat-parsing --prefill-assistant --no-prefill-assistant --reasoning-format "
+    "--reasoning-effort --reasoning-budget --reasoning-budget-message --reasoning-preserve --no-reasoning-preserve "
+    # how positions are counted, and by which threads it computes
+    "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --yarn-ext-factor "
+    "--yarn-attn-factor --yarn-beta-slow --yarn-beta-fast -tb --threads-batch -C --cpu-mask -Cr --cpu-range "
+    "--cpu-strict --prio --poll -Cb --cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --prio-batch "
+    "--poll-batch --numa --threads-http -cb --cont-batching -nocb --no-cont-batching --warmup --no-warmup "
+    "--check-tensors --perf --no-perf "
+    # what lies in the host's memory alone
+    "-ctxcp --ctx-checkpoints --swa-checkpoints -cms --checkpoint-min-step -cram --cache-ram --cache-idle-slots "
+    "--no-cache-idle-slots --cache-prompt --no-cache-prompt --cache-reuse -sps --slot-prompt-similarity "
+    # how it is reached, and what it writes of itself
+    "--tags --reuse-port --path --api-prefix --ui --webui --no-ui --no-webui --ui-config --webui-config "
+    "--ui-config-file --webui-config-file -to --timeout --sse-ping-interval --props --slot-save-path --media-path "
+    "--sleep-idle-seconds --log-disable --log-file --log-jsonl --no-log-jsonl --log-prompts-dir --log-colors -v "
+    "--verbose --log-verbose --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps --embd-normalize".split()
+)
+"""Arguments of llama-server that take nothing of a card (``common/arg.cpp`` of 0.5.0, read one by one)."""
 
 
 def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads:
@@ -27,7 +55,9 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
     largest_first = sorted(server.loads(), key=lambda load: -total_of(load))
     together = largest_first[: service.option("models_max") or None]
     guesses = tuple(dict.fromkeys(server.unread(together)))
-    return EngineLoads(service.address, tuple(together), guesses, service.headers)
+    return EngineLoads(
+        service.address, tuple(together), guesses, service.headers, unknown="; ".join(server.unknown(together))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +84,14 @@ class _Server:
             stand_in = f"{IMAGES_UNKNOWN // MIB} MiB stand for one"
             yield f"{self._projector}: how large images may be is not known; {stand_in}"
 
+    def unknown(self, loads: list[Load]) -> Iterator[str]:
+        """Why nobody knows what the server needs."""
+        for load in loads:
+            yield from unknown_of(load)
+        words, variables = self.options.get("extra_arguments") or (), self.options.get("environment") or {}
+        yield from uncounted(map(str, words), variables, COST_NOTHING)
+
     def _unread_of(self, load: Load) -> Iterator[str]:
-        yield from unread_of(load)
         is_split = self.options.get("cpu_moe") or load.placing != Placing()
         if not is_split:
             return
@@ -95,7 +131,7 @@ class _Server:
             unified=False,  # the role says how many slots there are, and then each has its own
             adapts=layers in (None, "auto"),
             placing=Placing(_count(layers), self._layers_with_experts(header)),
-            tensors=header.tensors if header else {},
+            tensors=loaded_tensors(header) if header else {},
             outputs=self._outputs(),
             flash_attention=options.get("flash_attention") != "off",
         )

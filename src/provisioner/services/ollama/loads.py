@@ -12,8 +12,9 @@ from typing import Any
 
 from provisioner.loads.engines import EngineLoads, Way
 from provisioner.loads.terms import MIB, Load, total_of
+from provisioner.loads.uncounted import uncounted
 from provisioner.loads.vision import image_buffer
-from provisioner.loads.weighing import unread_of, weighed
+from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled
 from provisioner.services.base import ResolvedService
@@ -67,7 +68,7 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
         together,
         tuple(dict.fromkeys(server.guesses(together))),
         service.headers,
-        unknown=server.unknown(),
+        unknown="; ".join(server.unknown(together)),
         ways=tuple(server.ways()),
         grows=True,
     )
@@ -100,7 +101,7 @@ class _Model:
     @property
     def tensors(self) -> Mapping[str, int]:
         """Bytes of its tensors but for those of its encoder, as far as its file tells them."""
-        tensors = self.header.tensors if self.header else {}
+        tensors = loaded_tensors(self.header) if self.header else {}
         if not self.inline:
             return tensors
         return {name: size for name, size in tensors.items() if not name.startswith(INLINE_PREFIXES)}
@@ -269,7 +270,6 @@ class _Server:
         """What is guessed, and what is left out of the sum."""
         models = {model.name: model for model in self.models()}
         for load in loads:
-            yield from unread_of(load)
             model = models[load.name]
             if model.encoder and image_buffer(model.image_values or {}) is None:
                 stand_in = f"{IMAGES_UNKNOWN // MIB} MiB stand for the buffers of one"
@@ -280,14 +280,16 @@ class _Server:
                     f"counted are {LEAST_CONTEXT:,} tokens a request, the least that it takes"
                 )
 
-    def unknown(self) -> str:
-        """Why nobody knows what some of its models need; empty where all are known."""
-        reasons: list[str] = []
+    def unknown(self, loads: Iterable[Load]) -> Iterator[str]:
+        """Why nobody knows what it needs; nothing where all of its models and variables are known."""
         for name in self.service.fetched_models:
             why = _why_unknown(self.service.pulled.get(name))
             if why:
-                reasons.append(f"what {name} takes, which it fetches by itself, is not known: {why}")
-        return "; ".join(reasons)
+                yield f"what {name} takes, which it fetches by itself, is not known: {why}"
+        for load in loads:
+            yield from unknown_of(load)
+        variables = self.option("environment") or {}
+        yield from uncounted((), [name for name in variables if name not in (FIT_VARIABLE, FREE_VARIABLE)], ())
 
     def ways(self) -> Iterator[Way]:
         """What takes less of the card, in the order of what costs least."""

@@ -12,7 +12,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent, shape_of_exllama
 from provisioner.loads.layers import Shape
 from provisioner.loads.terms import MIB, Load
-from provisioner.loads.weighing import uncounted_of_folder
+from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.tabbyapi.older_loads import older_guesses, older_load, too_old
@@ -64,7 +64,7 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int]) -> EngineLoads:
         else:
             load = _load(service, name, header, size)
             said = _guesses(service, load, header)
-        why = "; ".join(_unknown(load))
+        why = "; ".join(_unknown(service, load, header))
         if why:
             unknown.append(f"what {name} takes of a card is not known: {why}")
         if load.weights:
@@ -180,11 +180,11 @@ def _offloaded(service: ResolvedService, header: Header | None, weights: int) ->
     return min(int(layers * of_layer * values.get("bits", 0) / 8), weights)
 
 
-def _unknown(load: Load) -> Iterator[str]:
+def _unknown(service: ResolvedService, load: Load, header: Header | None) -> Iterator[str]:
     """Why nobody knows what a model takes."""
-    yield from load.shape.unread
-    if not load.weights:
-        yield "nobody tells how large its files are"
+    drafts = not _is_older(service) and service.option("draft_mode") == "mtp"
+    variables = service.option("environment") or ()
+    yield from uncounted_of_folder(load, header, variables, sees=service.option("vision"), drafts=drafts)
 
 
 def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Iterator[str]:
@@ -200,5 +200,4 @@ def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Ite
             f"{load.name}: {away} of experts are counted as the host's, by the bits of a weight on average; "
             "exllamav3 takes only those there that are stored with codebook mul1"
         )
-    drafts = service.option("draft_mode") == "mtp"
-    yield from uncounted_of_folder(load, header, sees=service.option("vision"), drafts=drafts)
+    yield from idle_encoder(load, header, sees=service.option("vision"))

@@ -20,7 +20,7 @@ from provisioner.loads.exllama2 import (
 )
 from provisioner.loads.layers import Shape
 from provisioner.loads.terms import Load
-from provisioner.loads.weighing import uncounted_of_folder
+from provisioner.loads.weighing import idle_encoder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.tabbyapi import OF_REQUEST
@@ -97,4 +97,4 @@ def older_guesses(service: ResolvedService, load: Load, header: Header | None) -
             f"{load.name}: what is computed with follows from what exllamav2 reserves and from the sizes of what it "
             "computes, with flash-attn; reckoned, measured on no card"
         )
-    yield from uncounted_of_folder(load, header, sees=service.option("vision"), drafts=False)
+    yield from idle_encoder(load, header, sees=service.option("vision"))

@@ -9,7 +9,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
 from provisioner.loads.pages import Pages
 from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes, state_bytes
-from provisioner.loads.weighing import uncounted_of_folder
+from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.vllm.shapes import LATENT, MAMBA, ends_of, shape_of_vllm
@@ -44,7 +44,15 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
     name = service.model_names[0]
     header = service.headers.get(name)
     load = _load(service, name, header, sizes.get(name, 0), memory)
-    unknown = "; ".join(_unknown(load))
+    unknown = "; ".join(
+        uncounted_of_folder(
+            load,
+            header,
+            service.option("environment") or (),
+            sees=service.option("vision"),
+            drafts=service.option("speculative") == "mtp",
+        )
+    )
     if unknown:
         share = f"{service.option('gpu_memory_utilization'):.0%}"
         unknown = (
@@ -113,13 +121,6 @@ def _quantises(service: ResolvedService, header: Header | None) -> bool:
     return is_whole and service.option("quantization") == FP8
 
 
-def _unknown(load: Load) -> Iterator[str]:
-    """Why nobody knows whether the model fits into the share."""
-    yield from load.shape.unread
-    if not load.weights:
-        yield "nobody tells how large its files are"
-
-
 def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Iterator[str]:
     """What is reckoned, and what is left out of the sum."""
     graphs = "" if service.option("enforce_eager") else " and CUDA graphs"
@@ -129,5 +130,4 @@ def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Ite
         yield f"{load.name}: vLLM takes {share} of the card, whose memory is not known; counted is what the model needs"
     if _quantises(service, header):
         yield f"{load.name}: `quantization: fp8` halves its weights but for embeddings and output, which is reckoned"
-    drafts = service.option("speculative") == "mtp"
-    yield from uncounted_of_folder(load, header, sees=service.option("vision"), drafts=drafts)
+    yield from idle_encoder(load, header, sees=service.option("vision"))

@@ -1,0 +1,32 @@
+"""Free arguments and variables of an engine of which no sum says what they take of its card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+ARGUMENT = re.compile(r"--?[A-Za-z]")
+QUIET_VARIABLES = re.compile(
+    r"TZ|LANG|LANGUAGE|LC_\w+|\w*_PROXY|\w*_proxy|HF_\w+|SSL_CERT_\w+|PYTHON\w+|TOKENIZERS_PARALLELISM|OMP_\w+|MKL_\w+"
+    r"|\w+_VISIBLE_DEVICES|\w*(LOG|LOGGING|DEBUG|VERBOSE|TELEMETRY|USAGE_STATS)\w*"
+)
+"""Variables that say where, how loudly and by which card an engine computes, and no more."""
+OF_AN_ARGUMENT = "LLAMA_ARG_"
+"""What llama.cpp puts before an argument's name where a variable says it."""
+
+
+def uncounted(words: Iterable[str], variables: Iterable[str], free: Collection[str]) -> Iterator[str]:
+    """Yield the reason why nobody knows what the engine takes, where one of these may change it.
+
+    ``words``: of its command line; ``free``: arguments that take nothing. Of llama.cpp a variable is known by the
+    argument that it stands for.
+    """
+    for word in dict.fromkeys(words):
+        name = word.partition("=")[0].replace("_", "-")
+        if ARGUMENT.match(word) and name not in free:
+            yield f"what {name} among extra_arguments changes of it is not counted"
+    for variable in variables:
+        argument = "--" + variable.removeprefix(OF_AN_ARGUMENT).lower().replace("_", "-")
+        is_free = argument in free and variable.startswith(OF_AN_ARGUMENT)
+        if not is_free and not QUIET_VARIABLES.fullmatch(variable):
+            yield f"what {variable} in environment changes of it is not counted"
