@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import desired_fleet, resolve
-from provisioner.lab.opening.model_files import find_models, missing_files
+from provisioner.lab import ModelFile, desired_fleet, resolve
+from provisioner.lab.opening import model_files
+from provisioner.lab.opening.model_files import find_models, hashed, missing_files
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
+from provisioner.models import hashes
 from provisioner.models.sources import ModelPart, part_count, part_names
+from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 from provisioner.values.state import Artifact
 
 
@@ -27,12 +31,14 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sha256(file: Path) -> str:
-    return find_models({"m": Model(source=f"file:{file}")}, {}).files["m"].sha256
+    found = find_models({"m": Model(source=f"file:{file}")}, {}).files["m"]
+    assert found.sha256 == "", "nobody needs it yet"
+    return hashed(found, print).sha256
 
 
 def test_an_untouched_file_is_read_once(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sha256(model) == hashlib.sha256(b"one").hexdigest()
-    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("it was read again"))
+    monkeypatch.setattr(hashes, "open_file", lambda *_: pytest.fail("it was read again"))
     assert sha256(model) == hashlib.sha256(b"one").hexdigest()
 
 
@@ -69,12 +75,29 @@ def parts_in(folder: Path, count: int = 3) -> list[Path]:
     return files
 
 
+def hashed_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, ModelFile]:
+    return {name: hashed(file, print) for name, file in find_models(models, pins).files.items()}
+
+
+def test_how_far_the_reading_of_a_large_file_is_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashes, "PIECE", 1)
+    monkeypatch.setattr(model_files, "EACH_S", 0.0)
+    told: list[Event] = []
+    hashed(find_models({"m": Model(source=f"file:{model}")}, {}).files["m"], told.append)
+    *going, done = told
+    reading = [(one.target, one.message, one.goes_on) for one in going if isinstance(one, ApplyProgress)]
+    words = "reading all of it for its sha256:"
+    name = model.name
+    assert reading == [(name, f"{words} 33 %", False), (name, f"{words} 66 %", True), (name, f"{words} 100 %", True)]
+    assert isinstance(done, ApplyComplete)
+
+
 def artifact_of(model: Model, pins: dict[str, Pin]) -> Artifact:
     written = {"m": model.model_dump(exclude_none=True)}
     containers = {"llama": {"services": {"llama_cpp": {"model": "m"}}}}
     spec = parse_spec({"name": "lab", "models": written, "containers": containers}, load_catalog()).spec
     assert spec is not None
-    fleet = desired_fleet(resolve(spec, load_catalog()), find_models(spec.models, pins).files)
+    fleet = desired_fleet(resolve(spec, load_catalog()), hashed_models(spec.models, pins))
     engine = fleet.instances[0].services[-1]
     stored = next(one for one in fleet.artifacts if one.role == "model_store")
     assert engine.variables["llama_cpp_model"] == f"{stored.mounted_at}/m-Q8_0-00001-of-00003.gguf"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import find_models, missing_files
+from provisioner.lab.opening.model_files import find_models, hashed, missing_files
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.lab.opening.remote_headers import cached_headers
 from provisioner.labfile.loader import Loaded, load
@@ -157,7 +157,8 @@ def artifact_of(spec_of: Mapping[str, Any], pins: Mapping[str, Pin], catalog: Ca
     written = {"name": "lab", "models": {"m": spec_of}}
     spec = parse_spec({**written, "containers": {"a": {"services": {"tabbyapi": {"model": "m"}}}}}, catalog).spec
     assert spec is not None
-    return desired_fleet(resolve(spec, catalog), find_models(spec.models, pins).files).artifacts[0]
+    files = {name: hashed(file, print) for name, file in find_models(spec.models, pins).files.items()}
+    return desired_fleet(resolve(spec, catalog), files).artifacts[0]
 
 
 def pin_of(files: Mapping[str, bytes]) -> Pin:

@@ -47,7 +47,7 @@ def show(session: Session, words: Words, *, expanded: bool, ca: bool, client: st
         gateway = _gateway(session, lab)
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)
         return ExitCode.DONE
-    fleet = lab.fleet(needs_wheels=False)
+    fleet = lab.fleet(needs_wheels=False, needs_hashes=expanded, emit=session.console.emit)
     value = fleet_value(lab.resolved, fleet) if expanded else file_value(lab.resolved, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE

@@ -31,6 +31,7 @@ class ModelFile:
 
     ``path`` is a file of the controller or an address; ``access`` what only the download may know; ``rest`` the other
     files of a model of several, which lie beside the first. ``is_folder``: engines read all of them by their names.
+    ``sha256``, and that of a part: empty where nobody has read the whole file yet.
     """
 
     path: str

@@ -24,7 +24,10 @@ def fit_text(budget: Budget, known: Mapping[str, Measured], style: Style) -> str
     lines += _sum_lines(budget, width, style)
     lines += [f"  in its turn: {safe_line(engine.address)} {mib(engine.total)}" for engine in budget.uncounted]
     lines += [style.paint(f"  {safe_line(line)}", "red") for line in _shares(budget)]
-    lines += [style.paint(f"  unknown: {safe_line(one.address)}: {safe_line(one.unknown)}", "yellow") for one in budget.unknown]
+    lines += [
+        style.paint(f"  unknown: {safe_line(one.address)}: {safe_line(one.unknown)}", "yellow")
+        for one in budget.unknown
+    ]
     lines += [f"  {line}" for line in (*_contexts(budget), *_measured(budget, known))]
     lines += _guesses(budget, style)
     lines += [f"  advice: {_advice(advice)}" for advice in advice_on(budget)]

@@ -134,7 +134,7 @@ def _of_lab(lab: Lab, name: str) -> Candidate:
             resolution="Run provision lock, and look at what it says of it.",
         )
     model = lab.spec.models[name]
-    parts = (ModelPart(file.filename, file.sha256, file.size), *file.rest)
+    parts = (ModelPart(file.path, file.sha256, file.size), *file.rest)
     if file.is_folder:
         return replace(folder_candidate(name, model.source, header, model.format, size_of_weights(file)), parts=parts)
     size = sum(part.size or 0 for part in parts)

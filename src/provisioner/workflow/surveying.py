@@ -94,7 +94,8 @@ class Survey:
         if not self.addresses.users:
             return self
         addresses = look_at_addresses(lab, effects.providers, self.actual)
-        desired = _desired(lab, self.actual, self.cards, addresses, self.kept)
+        resolved = lab.on_hosts(self.cards, addresses=addresses.known, images=self.kept)
+        desired = lab.fleet(resolved, self.actual.hosts)
         names = {one.name for one in self.wanted}
         wanted = tuple(one for one in desired.instances if one.name in names)
         return replace(self, desired=desired, wanted=wanted, addresses=addresses)
@@ -144,7 +145,8 @@ def survey(
         require_cards(cardless)
     addresses = look_at_addresses(lab, effects.providers, actual)
     kept = kept_images(lab, actual, anew)
-    desired = _desired(lab, actual, cards, addresses, kept)
+    resolved = lab.on_hosts(cards, addresses=addresses.known, images=kept)
+    desired = lab.fleet(resolved, actual.hosts, emit=effects.emit)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
@@ -177,12 +179,6 @@ def closable(one: Instance, facts: Collection[ContainerFact]) -> list[Service]:
         if service.closed_by and was_there:
             found.append(service)
     return found
-
-
-def _desired(
-    lab: Lab, actual: Fleet, cards: Mapping[str, Card], addresses: Addresses, images: Mapping[str, str]
-) -> Fleet:
-    return lab.fleet(lab.on_hosts(cards, addresses=addresses.known, images=images), actual.hosts)
 
 
 def kept_images(lab: Lab, actual: Fleet, anew: Collection[str] = ()) -> dict[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import Found, find_models, missing_files
+from provisioner.lab.opening.model_files import Found, find_models, hashed, missing_files
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.labfile.pins import Pin
     from provisioner.models.pulled import Pulled, Wanted
-    from provisioner.values.events import Diagnostic
+    from provisioner.values.events import Diagnostic, Event
     from provisioner.values.state import Fleet, HostState
 
 
@@ -83,11 +83,16 @@ class Lab:
         hosts: Mapping[str, HostState] | None = None,
         *,
         needs_wheels: bool = True,
+        needs_hashes: bool = True,
+        emit: Callable[[Event], None] = lambda _event: None,
     ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
+        ``emit`` is told how far the reading of a large file is.
+
         ``resolved``: what the file means on its hosts; ``hosts``: these as they were observed. Raises
-        ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
+        ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``. Who does not
+        need hashes gets no digests of models.
         """
         wanted = resolved or self.resolved
         if needs_wheels:
@@ -96,7 +101,10 @@ class Lab:
         if foreign := self._stacks_elsewhere({}, architectures):
             details = "\n".join(self.loaded.rendered(problem) for problem in foreign)
             raise PreflightError("Unable to use a stack", details=details)
-        return desired_fleet(wanted, self.models().files, hosts)
+        files = self.models().files
+        if needs_hashes:
+            files.update({name: hashed(file, emit) for name, file in files.items()})
+        return desired_fleet(wanted, files, hosts)
 
     def with_wheels(self, resolved: ResolvedLab) -> ResolvedLab:
         """The same with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""

@@ -16,7 +16,6 @@ from provisioner.models.folders import (
     selected,
     unknown_format,
 )
-from provisioner.models.hashes import sha256_of
 from provisioner.models.sources import ModelPart
 from provisioner.values.regular_files import open_file
 
@@ -29,11 +28,11 @@ def folder_of(model: Model) -> Path:
 
 
 def folder_file(model: Model) -> ModelFile:
-    """All files of the folder with their hashes, config.json first; none that ``folder_problem`` refuses."""
+    """Return all files of the folder, config.json first; none that ``folder_problem`` refuses."""
     folder = folder_of(model)
     first, *rest = [folder / name for name in selected(_names(folder))]
-    parts = tuple(ModelPart(str(one), sha256_of(one), one.stat().st_size) for one in rest)
-    return ModelFile(str(first), first.name, sha256_of(first), first.stat().st_size, rest=parts, is_folder=True)
+    parts = tuple(ModelPart(str(one), "", one.stat().st_size) for one in rest)
+    return ModelFile(str(first), first.name, "", first.stat().st_size, rest=parts, is_folder=True)
 
 
 def folder_problem(model: Model) -> FolderError | None:

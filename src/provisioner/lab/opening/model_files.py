@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,10 @@ from provisioner.values.errors import UnavailableError
 if TYPE_CHECKING:
     from provisioner.labfile.pins import Pin
     from provisioner.models.hub import Hub
+    from provisioner.values.events import Event
+
+EACH_S = 1.0
+"""So often it is said how much of a file was read."""
 
 
 @dataclass
@@ -106,8 +111,6 @@ def _add_folder(name: str, model: Model, found: Found) -> None:
 
 
 def _file_of(model: Model) -> ModelFile:
-    from provisioner.models.hashes import sha256_of
-
     if model.source == TINY:
         from provisioner.models.tiny import SHA256, ensure_tiny_model
 
@@ -129,9 +132,38 @@ def _file_of(model: Model) -> ModelFile:
     if model.source.startswith("https:"):
         return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
-    rest = tuple(ModelPart(str(one), sha256_of(one), one.stat().st_size) for one in _parts(file)[1:])
+    rest = tuple(ModelPart(str(one), "", one.stat().st_size) for one in _parts(file)[1:])
     size = file.stat().st_size if file.is_file() else None  # with a hash in the file it may be missing still
-    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), size, rest=rest)
+    return ModelFile(str(file), file.name, model.sha256 or "", size, rest=rest)
+
+
+def hashed(file: ModelFile, emit: Callable[[Event], None]) -> ModelFile:
+    """Return the model's file with the hashes of all of its parts; says how far it is where that takes long."""
+    first = file.sha256 or _hash(Path(file.path), emit)
+    rest = tuple(part if part.sha256 else replace(part, sha256=_hash(Path(part.file), emit)) for part in file.rest)
+    return replace(file, sha256=first, rest=rest)
+
+
+def _hash(file: Path, emit: Callable[[Event], None]) -> str:
+    from provisioner.models.hashes import sha256_of  # nothing that models of hubs need
+    from provisioner.values.events import ApplyComplete, ApplyProgress
+
+    began = told = time.monotonic()
+    size, said = file.stat().st_size, 0
+
+    def on_read(count: int) -> None:
+        nonlocal told, said
+        now = time.monotonic()
+        if now - told >= EACH_S:
+            told, said = now, said + 1
+            emit(
+                ApplyProgress(file.name, f"reading all of it for its sha256: {100 * count // size} %", goes_on=said > 1)
+            )
+
+    digest = sha256_of(file, on_read)
+    if said:
+        emit(ApplyComplete(file.name, "read", time.monotonic() - began))
+    return digest
 
 
 def _tiny_folder() -> ModelFile:
