@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +208,25 @@ def test_a_part_that_is_called_otherwise_is_a_problem(tmp_path: Path, name: str,
     assert problems[0].message.startswith(f"its head says that it is one of {parts} files, its name of ")
     file.write_bytes(gguf_bytes({"general.architecture": "llama", "split.count": 1 if name == "a.gguf" else 3}))
     assert read_headers({"m": Model(source=f"file:{file}")})[1] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "tensors", "words"),
+    [
+        ({"general.architecture": "llama", "llama.block_count": 2}, {"blk.0.x": (8,), "blk.1.x": (8,)}, ""),
+        ({"general.architecture": "llama"}, {"output.weight": (8,)}, ""),
+        ({"general.architecture": "qwen35", "qwen35.block_count": 65}, {"blk.64.x": (8,)}, "it only drafts"),
+        ({"general.architecture": "llama", "split.count": 2}, {"blk.64.x": (8,)}, ""),
+        ({"general.architecture": "dflash"}, {"blk.0.x": (8,)}, "it only drafts"),
+        ({"general.architecture": "gemma4-assistant"}, {"blk.0.x": (8,)}, "it only drafts"),
+        ({"general.architecture": "qwen3", "general.type": "adapter"}, {"blk.0.x.lora_a": (8,)}, "it is an adapter"),
+        ({"general.architecture": "imatrix", "general.type": "imatrix"}, {"blk.0.x": (8,)}, "it only says which"),
+        ({"general.architecture": "clip", "general.type": "mmproj"}, {"v.blk.0.x": (8,)}, "it only turns images"),
+    ],
+)
+def test_the_head_tells_what_only_helps_a_model(
+    tmp_path: Path, values: dict[str, Any], tensors: dict[str, tuple[int, ...]], words: str
+) -> None:
+    found = read(tmp_path, gguf_bytes(values, tensors)).helps
+    assert found.startswith(words)
+    assert bool(found) == bool(words)

@@ -105,6 +105,26 @@ def test_a_quantisation_is_one_file_of_one_commit(standin: StandIn, quantisation
     assert "Authorization" not in standin.server.seen[-1].headers
 
 
+@pytest.mark.parametrize(
+    "helper",
+    ["MTP-Q8_0.gguf", "mtp-x-Q8_0.gguf", "x-assistant-Q8_0.gguf", "x-lora-Q8_0.gguf", "x-DFlash2-Q8_0.gguf"],
+)
+def test_a_file_whose_name_says_that_it_helps_a_model_is_not_taken_for_it(standin: StandIn, helper: str) -> None:
+    parts = [sibling(f"q8/x-MTP-Q8_0-0000{number}-of-00002.gguf", number) for number in (1, 2)]
+    standin.say(200, page_of(*parts, sibling(helper, 3)))
+    assert find_file(standin.hub, REPOSITORY, "Q8_0").file == "q8/x-MTP-Q8_0-00001-of-00002.gguf"
+    standin.say(200, page_of(sibling(helper, 3)))
+    assert find_file(standin.hub, REPOSITORY, "Q8_0").file == helper, "its head will tell what it is"
+
+
+def test_one_of_several_is_meant_by_its_name_also_where_it_is_in_parts(standin: StandIn) -> None:
+    parts = [sibling(f"b-Q8_0-0000{number}-of-00002.gguf", number) for number in (1, 2)]
+    standin.say(200, page_of(sibling("a-Q8_0.gguf", 3), *parts))
+    assert refusal(standin, "Q8_0").hint.endswith(f'"hf:{REPOSITORY}:a-Q8_0"')
+    found = find_file(standin.hub, REPOSITORY, "b-Q8_0")
+    assert [found.file, *(part.file for part in found.rest)] == [one["rfilename"] for one in parts]
+
+
 def test_the_plain_one_is_meant_where_both_are_there(standin: StandIn) -> None:
     standin.say(200, page_of(sibling("a-UD-Q4_K_XL.gguf", 1), sibling("a-Q4_K_XL.gguf", 2)))
     assert find_file(standin.hub, REPOSITORY, "Q4_K_XL").file == "a-Q4_K_XL.gguf"

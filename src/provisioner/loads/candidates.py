@@ -85,8 +85,9 @@ class Candidate:
     what its name says of its weights; ``eye``: what is written of its projector, where it has one; ``parts``: its
     files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
     Of a folder: ``form``, its format; ``server``, which reads it, None as long as no card was looked at; ``choices``,
-    the caches of that; ``unknown``, why nobody knows what it takes; ``idle``, bytes of its weights that no token is
+    the caches of that; ``idle``, bytes of its weights that no token is
     computed with, None where nobody knows them. ``taken``: bytes of the card that others take beside it.
+    ``unknown``: why it is not suggested, whatever the card is: it is no model, or nobody knows what it takes.
     """
 
     name: str

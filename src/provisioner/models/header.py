@@ -8,6 +8,10 @@ from typing import Any
 
 PROJECTOR = "clip"
 """The architecture of a file that turns images into tokens of another model; such a file answers nothing itself."""
+KIND = "general.type"
+"""The key that says what a file is, where it is no whole model: ``adapter``, ``imatrix``, ``mmproj``."""
+DRAFTS = frozenset({"dflash", "eagle3", "gemma4-assistant"})
+"""Architectures of files that only draft what another model is to say (llama.cpp 0.5.0)."""
 
 
 class GgufError(ValueError):
@@ -38,6 +42,20 @@ class Header:
     def bits(self) -> float:
         """Bits of a weight, on average; 0 where its file does not say how many it has."""
         return 8 * sum(self.tensors.values()) / self.parameters if self.parameters else 0.0
+
+    @property
+    def helps(self) -> str:
+        """Return what the file does for another model, in words; empty where it is a model itself."""
+        kind = self.values.get(KIND)
+        if self.is_projector:
+            return "it only turns images into tokens"
+        if kind == "adapter":
+            return "it is an adapter (LoRA), which changes another model"
+        if "imatrix" in (kind, self.architecture):
+            return "it only says which weights of another model matter (imatrix)"
+        blocks = [name for name in self.tensors if name.startswith("blk.")]
+        has_trunk = not blocks or self.parts > 1 or any(name.startswith("blk.0.") for name in blocks)
+        return "" if has_trunk and self.architecture not in DRAFTS else "it only drafts for another model"
 
     @property
     def is_projector(self) -> bool:

@@ -16,9 +16,9 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab
 from provisioner.loads.budgets import usable_of
 from provisioner.loads.candidates import Candidate
-from provisioner.loads.layers import shape_of
 from provisioner.loads.terms import MIB, Load
 from provisioner.loads.vision import image_buffer
+from provisioner.loads.weighing import loaded_tensors, weighed
 from provisioner.models.folders import FolderError
 from provisioner.models.gguf import read_header
 from provisioner.models.header import GgufError, Header
@@ -271,20 +271,20 @@ def _models(names: list[str]) -> Iterator[list[str]]:
 def _candidate(
     name: str, header: Header, size: int, written: Mapping[str, str], eye: tuple[int, int] = (0, 0)
 ) -> Candidate:
-    shape = shape_of(header.values, header.tokens)
+    shape, weights = weighed(header, size, "")
     encoder, buffer = eye
     load = Load(
         whole_stem(name.rpartition("/")[2]),
         shape,
-        size or sum(header.tensors.values()),
+        weights,
         shape.context,
         encoder=encoder,
         image_buffer=buffer,
         unified=False,
         outputs=1,
-        tensors=header.tensors if header.parts == 1 else {},  # those of its first file say too little
+        tensors=loaded_tensors(header) if header.parts == 1 else {},  # those of its first file say too little
     )
-    return Candidate(load.name, load, header, written, label_of(name))
+    return Candidate(load.name, load, header, written, label_of(name), unknown=header.helps)
 
 
 def _buffer(header: Header) -> int:

@@ -21,6 +21,8 @@ from provisioner.loads.terms import (
     token_bytes,
     total_of,
 )
+from provisioner.loads.weighing import weighed
+from provisioner.models.header import Header
 from tests.unit.loads.models import GEMMA, LLAMA, NINE, QWEN, USABLE
 
 
@@ -124,6 +126,35 @@ def test_recurrent_layers_are_told_by_a_list_by_zeros_and_by_their_interval() ->
         "lfm2.shortconv.l_cache": 3,
     }
     assert shape_of(lfm).layers == (Recurrent(2048), Recurrent(2048), Attention(512, 512), Recurrent(2048))
+
+
+def keeping(architecture: str, **values: Any) -> list[tuple[int, int] | int]:
+    """Return what each of the layers of a small model keeps: keys and values, or numbers of a state."""
+    own = {"block_count": 4, "embedding_length": 1024, "attention.head_count": 16, "attention.head_count_kv": 8}
+    own |= {name.replace("__", "."): value for name, value in values.items()}
+    keys = {f"{architecture}.{name}": value for name, value in own.items()}
+    layers = shape_of({"general.architecture": architecture, **keys}).layers
+    return [(one.keys, one.values) if isinstance(one, Attention) else one.numbers for one in layers]
+
+
+def test_what_no_layer_keeps_is_not_counted() -> None:
+    latent = {"attention__head_count_kv": 1, "attention__key_length": 576, "attention__value_length": 512}
+    assert keeping("deepseek2", **latent) == [(576, 512)] * 4
+    latent |= {"attention__key_length_mla": 256, "attention__value_length_mla": 256}
+    assert keeping("deepseek2", **latent) == [(576, 0)] * 4, "values are made of the keys"
+    assert keeping("glm4moe", nextn_predict_layers=1) == [(512, 512)] * 3 + [(0, 0)], "the last one only drafts"
+    assert keeping("gemma3n", block_count=22)[19:] == [(512, 512), (0, 0), (0, 0)], "they read what others keep"
+    state = {"ssm__inner_size": 64, "ssm__state_size": 16, "ssm__group_count": 1, "ssm__conv_kernel": 4}
+    kinds = {"attention__head_count_kv": [0, 0, 8, 0], "feed_forward_length": [0, 1856, 0, 1856]}
+    assert keeping("nemotron_h_moe", **kinds, **state) == [3 * 96 + 1024, (0, 0), (512, 512), (0, 0)]
+
+
+def test_weights_of_layers_that_only_draft_are_not_loaded() -> None:
+    tensors = {"token_embd.weight": 5 * MIB, "blk.0.ffn_up.weight": 7 * MIB, "blk.1.ffn_up.weight": 3 * MIB}
+    header = Header("glm4moe", 2, values={"glm4moe.block_count": 2, "glm4moe.nextn_predict_layers": 1}, tensors=tensors)
+    assert weighed(header, 16 * MIB, "")[1] == 12 * MIB
+    assert weighed(replace(header, parts=2), 100 * MIB, "")[1] == 97 * MIB
+    assert weighed(replace(header, values={}), 16 * MIB, "")[1] == 15 * MIB
 
 
 def test_what_is_not_known_is_said_and_no_number_stands_for_it() -> None:

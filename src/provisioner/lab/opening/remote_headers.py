@@ -81,7 +81,7 @@ def _note(model: Model, digest: str) -> Path:
     # A hub knows what its files hash to. What an address gives may be another file than the hash says, until it is
     # downloaded: its head is that of this address alone.
     place = "" if model.source.startswith("hf:") else model.source
-    return paths.cache() / "heads" / f"{hashlib.sha256(f'tensors {digest} {place}'.encode()).hexdigest()}.json"
+    return paths.cache() / "heads" / f"{hashlib.sha256(f'kinds {digest} {place}'.encode()).hexdigest()}.json"
 
 
 def _cached(note: Path) -> tuple[bool, Header | None]:

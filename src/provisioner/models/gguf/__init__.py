@@ -13,13 +13,13 @@ from typing import Any
 
 from provisioner.models.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, Reader, Skipped
 from provisioner.models.gguf.tensors import Tensors, read_tensors, sizes_of
-from provisioner.models.header import GgufError, Header
+from provisioner.models.header import KIND, GgufError, Header
 from provisioner.values.regular_files import open_file
 
 __all__ = ["read_head", "read_header"]
 
 _VERSIONS = (2, 3)
-_KINDS_OF_PROJECTORS = ("clip.projector_type", "clip.vision.projector_type")
+_KEPT_WORDS = ("clip.projector_type", "clip.vision.projector_type", KIND)
 
 
 def read_header(file: Path) -> Header:
@@ -88,8 +88,8 @@ def _parts(values: Mapping[str, Any]) -> int:
 
 
 def _kept(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All numbers and short lists of numbers, and what kind of projector it is."""
-    return {name: value for name, value in values.items() if _is_numbers(value) or name in _KINDS_OF_PROJECTORS}
+    """All numbers and short lists of numbers, and what kind of file and of projector it is."""
+    return {name: value for name, value in values.items() if _is_numbers(value) or name in _KEPT_WORDS}
 
 
 def _token_count(values: Mapping[str, Any]) -> int:

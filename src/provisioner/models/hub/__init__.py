@@ -47,6 +47,12 @@ _DENIED, _MISSING = (401, 403), 404
 _PROXY_VARIABLES = {"http_proxy": "http", "https_proxy": "https", "all_proxy": "all", "no_proxy": "no"}
 _LACKING = ("RevisionNotFound", "EntryNotFound")
 _LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
+_HELPERS = re.compile(
+    r"^(?:mtp|draft|dflash\d*|eagle\d*|lora|adapter)[-_.]"
+    r"|[-_.](?:mmproj|dflash\d*|eagle\d*|assistant|draft|lora|adapter)[-_.]",
+    re.IGNORECASE,
+)
+"""How files are called that help a model: those that draft, adapters, projectors."""
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
@@ -159,7 +165,9 @@ def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
     """The model of that quantisation as it is now, in one file or in several; raises ``HubError``."""
     revision, entries = files_of(hub, repository, REVISION)
     names = sorted(filter(_is_model, entries))
-    chosen = _chosen(names, repository, quantisation)
+    models = [name for name in names if not _HELPERS.search(name.rpartition("/")[2])]
+    # Where no other file is of that quantisation, its head tells what it is.
+    chosen = _chosen(models if _of_quantisation(models, quantisation) else names, repository, quantisation)
     first, *rest = [part_of(name, entries[name], repository) for name in chosen]
     return HubFile(revision, first.file, first.sha256, first.size or 0, tuple(rest))
 
@@ -221,7 +229,7 @@ def _chosen(names: list[str], repository: str, quantisation: str) -> list[str]:
         raise HubError(f"no {quantisation} in {repository}", alternatives)
     models = {(whole_stem(name), part_count(name)): name for name in reversed(matching)}
     if len(models) > 1:
-        hint = f'Take one by its address: "{ENDPOINT}/{repository}/resolve/{REVISION}/FILE" and its sha256'
+        hint = _hint_of_several(repository, [_stem(name) for name in models.values()])
         raise HubError(f"several files of {repository} are {quantisation}: {listed(models.values())}", hint)
     parts = part_names(next(iter(models.values())))
     missing = [name for name in parts if name not in names]
@@ -231,9 +239,18 @@ def _chosen(names: list[str], repository: str, quantisation: str) -> list[str]:
     return list(parts)
 
 
+def _hint_of_several(repository: str, stems: list[str]) -> str:
+    if len(set(map(str.casefold, stems))) == len(stems):
+        return f'Write the name of one of them in its place, such as "hf:{repository}:{min(stems)}"'
+    return f'Take one by its address: "{ENDPOINT}/{repository}/resolve/{REVISION}/FILE" and its sha256'
+
+
 def _of_quantisation(names: list[str], quantisation: str) -> list[str]:
-    """The files with that label; without any, those whose names end with it."""
+    """The files of that name; without any, those with that label; without any, those whose names end with it."""
     wanted = quantisation.casefold()
+    named = [name for name in names if _stem(name).casefold() == wanted]
+    if named:
+        return named
     labelled = [name for name in names if label_of(name).casefold() == wanted]
     if labelled:
         return labelled

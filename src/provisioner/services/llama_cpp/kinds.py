@@ -32,7 +32,7 @@ def kind_problems(service: ResolvedService) -> Iterator[Problem]:
     yield from _option_problems(service)
     for use in served_uses(service):
         header = service.headers.get(use.name)
-        if header is not None and not header.is_projector:
+        if header is not None and not header.helps:
             yield from _PROBLEMS[kind_of(service)](service, use, header)
 
 

@@ -73,7 +73,7 @@ class _Server:
         """Each model that it answers with."""
         for name in self.service.model_names:
             header = self.service.headers.get(name)
-            if name != self._projector and not (header and header.is_projector):
+            if name != self._projector and not (header and header.helps):
                 yield self._load(name, header)
 
     def unread(self, loads: list[Load]) -> Iterator[str]:

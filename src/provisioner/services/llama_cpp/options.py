@@ -180,12 +180,12 @@ def _unpackable(service: ResolvedService, use: ModelUse, part: str, size: int) -
 
 
 def _file_problems(service: ResolvedService) -> Iterator[Problem]:
-    """A projector in a model's place, a model in a projector's, and a projector that no server could load."""
+    """A helper in a model's place, a model in a projector's, and a projector that no server could load."""
     for use in served_uses(service):
         header = service.headers.get(use.name)
-        if header and header.is_projector:
-            message = "it only turns images into tokens"
-            yield service.problem(place_of(use), message, "Name it as mmproj, beside a model.")
+        if header and header.helps:
+            hint = "Name it as mmproj, beside a model." if header.is_projector else "Name the model that it belongs to."
+            yield service.problem(place_of(use), header.helps, hint)
     if service.option("mmproj") and service.option("models"):
         hint = "Give the model that looks at images a container of its own, with model and mmproj."
         yield service.problem("mmproj", "a projector belongs to one model, and this server has several", hint)

@@ -45,6 +45,14 @@ class Knowledge(base.Knowledge):
             message = f"a cache of {service.option('kv_cache_type')} needs flash attention"
             yield service.problem("kv_cache_type", message, "Leave flash_attention at auto, or write f16.")
 
+    def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """Files that only help a model, in the place of one."""
+        for use in service.uses:
+            header = service.headers.get(use.name)
+            if header and header.helps:
+                place = use.option if use.place is None else f"{use.option}.{use.place}"
+                yield service.problem(place, header.helps, "Name the model that it belongs to.")
+
     def needs_vulkan(self, service: ResolvedService) -> bool:
         """Whether it computes by Vulkan."""
         return bool(service.option("vulkan"))

@@ -111,6 +111,7 @@ def test_models_and_projectors_stand_in_their_own_places() -> None:
         ("mmproj", "it is a model (llama), not the projector of one")
     ]
     assert problems_of(PART) == []
+    assert problems_of(replace(MODEL, architecture="eagle3")) == [("model", "it only drafts for another model")]
     assert problems_of(MODEL, eye=replace(EYE, parts=3), mmproj="eye") == [("mmproj", "its file is one of 3 parts")]
 
 
