@@ -18,6 +18,7 @@ from provisioner import agent
 from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
 from provisioner.values.facts import ASLEEP, BUSY
 from tests.case_files import read_cases
+from tests.raising import raising
 
 CASES = read_cases("agent")
 
@@ -287,11 +288,7 @@ def test_a_stamp_that_cannot_be_written_leaves_the_old_one_and_no_part(
 ) -> None:
     write_stamps({"compare": [], "stamps": [stamp()]})
     before = (folder / "role.json").read_bytes()
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raising(OSError(28, "No space left on device")))
     assert write_stamps({"compare": [], "stamps": [stamp(salt="other")]}) == {"problem": "No space left on device"}
     assert [one.name for one in folder.iterdir()] == ["role.json"]
     assert (folder / "role.json").read_bytes() == before

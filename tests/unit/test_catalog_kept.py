@@ -14,6 +14,7 @@ import pytest
 from provisioner import catalog as catalog_module
 from provisioner.catalog import kept, load_catalog
 from provisioner.values import paths
+from tests.raising import raising
 
 PAGES = Path(__file__).parent / "fixtures" / "catalog"
 TITLE = "An engine, as the tests want it"
@@ -37,11 +38,9 @@ def title() -> str:
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, pages of roles cannot be read."""
-
-    def refuse(_roles: Path) -> None:
-        raise AssertionError("the pages were read")
-
-    return lambda: monkeypatch.setattr(catalog_module, "compile_catalog", refuse)
+    return lambda: monkeypatch.setattr(
+        catalog_module, "compile_catalog", raising(AssertionError("the pages were read"))
+    )
 
 
 def file_of(checkout: Path) -> Path:

@@ -84,12 +84,10 @@ def world(lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_they_are_taken_planned_and_made(world: World) -> None:
     assert world.command("validate").code == 0
-    planned = world.command("plan")
-    assert planned.code == 0, planned.err
+    planned = world.done("plan")
     for name in ("bird", "fast", "page"):
         assert name in planned.out
-    answer = world.command("up", "--yes")
-    assert answer.code == 0, answer.err
+    world.done("up", "--yes")
     assert {f"service_{role}" for role in PAGES} <= {one.split("/")[0] for _, hosts in world.played for one in hosts}
     assert world.command("plan", "--detailed-exitcode").code == 0
 
@@ -244,8 +242,7 @@ def test_the_gateway_gets_the_key_of_what_speaks(world: World, closed: Path) -> 
     assert with_key["api_key"].reveal() == BIRD_KEY
     assert world.command("up", "--yes").code == 0
     for verb in (("show", "--expanded"), ("plan", "--json"), ("status",)):
-        answer = world.command(*verb)
-        assert answer.code == 0
+        answer = world.done(*verb)
         assert BIRD_KEY not in answer.out + answer.err
     assert all(BIRD_KEY not in inventory for inventory in world.inventories)
 
@@ -262,8 +259,7 @@ def test_a_screen_that_is_a_role_alone_can_be_opened(world: World, roles: Path, 
     page = "containers: { page: { services: { magpie: {} } } }\n"
     lab.write_text(f"name: homelab\nhosts: {{ box: {{ incus: local }} }}\n{page}", encoding="utf-8")
     assert world.command("up", "--yes").code == 0
-    opened = world.command("open", "-o", "page.rdp")
-    assert opened.code == 0, opened.err
+    world.done("open", "-o", "page.rdp")
     lines = (lab.parent / "page.rdp").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if line.startswith(("full address", "username", "redirectclipboard"))] == [
         "full address:s:192.0.2.2:7003",

@@ -247,6 +247,12 @@ class World:
         finally:
             session.console.stop_progress()  # a run that is killed by a test would go on talking in the next one
 
+    def done(self, *arguments: str, typed: str | None = None, on_terminal: bool = False) -> Answer:
+        """Run ``provision`` in the same way; it has to end well."""
+        answer = self.command(*arguments, typed=typed, on_terminal=on_terminal)
+        assert answer.code == 0, answer.printed
+        return answer
+
     def _run_playbook(
         self, playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], **_: Any
     ) -> PlaybookResult:

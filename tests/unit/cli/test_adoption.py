@@ -34,8 +34,7 @@ def test_it_is_planned_in_words(world_by_hand: World) -> None:
 
 
 def test_it_is_marked_kept_and_configured_and_the_second_run_is_free(world_by_hand: World) -> None:
-    answer = world_by_hand.command("up", "--yes")
-    assert answer.code == 0, answer.err
+    world_by_hand.done("up", "--yes")
     box = world_by_hand.host.containers["llama"]
     assert (box.instance.lab, box.instance.image) == ("homelab", "debian/12")
     assert box.files["/root/precious"] == b"1"
@@ -43,8 +42,7 @@ def test_it_is_marked_kept_and_configured_and_the_second_run_is_free(world_by_ha
     assert box.states["provision-1-unproved"].instance.lab == "homelab", "so that one can go back to it"
     assert ("site.yml", ["containers/llama", "service_llama_cpp/llama"]) in world_by_hand.played
     world_by_hand.played.clear()
-    again = world_by_hand.command("up", "--json")
-    assert again.code == 0
+    again = world_by_hand.done("up", "--json")
     assert again.of("planned_change") == []
     assert world_by_hand.played == []
 
@@ -52,8 +50,7 @@ def test_it_is_marked_kept_and_configured_and_the_second_run_is_free(world_by_ha
 def test_one_that_is_stopped_is_started(world_by_hand: World) -> None:
     box = world_by_hand.host.containers["llama"]
     box.instance = replace(box.instance, status=Status.STOPPED, address=None)
-    answer = world_by_hand.command("up", "--yes", "--json")
-    assert answer.code == 0, answer.out
+    answer = world_by_hand.done("up", "--yes", "--json")
     assert {(one["target"], one["action"]) for one in answer.of("planned_change")} >= {
         ("llama", "adopt"),
         ("llama", "start"),
@@ -85,6 +82,5 @@ def test_what_cannot_be_adopted_is_refused_before_the_mark_is_put_on(
 
 def test_where_there_is_none_it_is_created(world_by_hand: World) -> None:
     del world_by_hand.host.containers["llama"]
-    answer = world_by_hand.command("up", "--yes", "--json")
-    assert answer.code == 0, answer.out
+    answer = world_by_hand.done("up", "--yes", "--json")
     assert ("llama", "create") in {(one["target"], one["action"]) for one in answer.of("planned_change")}

@@ -21,8 +21,7 @@ def lab_there(world: World) -> World:
 
 def done(world: World, *arguments: str) -> list[tuple[str, str]]:
     """What was done to which container, and that the verb ended well."""
-    answer = world.command("verify", "--after-reboot", "--json", *arguments)
-    assert answer.code == 0, answer.out
+    answer = world.done("verify", "--after-reboot", "--json", *arguments)
     return [(one["action"], one["target"]) for one in answer.of("apply_complete")]
 
 

@@ -44,8 +44,7 @@ def test_status_says_since_when(asleep: World) -> None:
 
 
 def test_verify_says_so_and_asks_neither_it_nor_who_asks_it(asleep: World) -> None:
-    answer = asleep.command("verify", "--json")
-    assert answer.code == 0
+    answer = asleep.done("verify", "--json")
     assert checks(answer) == {ENGINE: (None, True, True), "gateway/litellm": (None, True, True)}
     told = {one["target"]: one["message"] for one in answer.of("check")}
     assert told[ENGINE] == f"not asked: {WORDS}"
@@ -55,8 +54,7 @@ def test_verify_says_so_and_asks_neither_it_nor_who_asks_it(asleep: World) -> No
 
 
 def test_verify_wakes_it_where_it_is_told_to(asleep: World) -> None:
-    answer = asleep.command("verify", "--wake", "--json")
-    assert answer.code == 0
+    answer = asleep.done("verify", "--wake", "--json")
     assert checks(answer) == {ENGINE: (True, False, False), "gateway/litellm": (True, False, False)}
     assert asleep.played
 

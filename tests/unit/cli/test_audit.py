@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device
 from provisioner.workflow import auditing
 from tests.case_files import read_cases
+from tests.raising import raising
 from tests.unit.cli.conftest import FILE, World
 
 CASES = read_cases("cli/audit")
@@ -99,10 +100,11 @@ def test_a_port_that_the_file_asks_for_is_none(up: World, lab: Path) -> None:
 
 
 def test_a_host_that_does_not_tell_its_ports_passes_for_nothing(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_name: str) -> NoReturn:
-        raise ProviderError("Unable to look at the devices of container llama", details="Not authorized")
-
-    monkeypatch.setattr(up.host, "publications", refuse)
+    monkeypatch.setattr(
+        up.host,
+        "publications",
+        raising(ProviderError("Unable to look at the devices of container llama", details="Not authorized")),
+    )
     answer = up.command("audit", "llama")
     assert (answer.code, "Not authorized" in answer.out) == (3, True)
 

@@ -151,8 +151,7 @@ def test_each_of_several_keeps_and_is_judged_by_its_own(world: World, lab: Path)
     assert world.command(*TEN, "voice", "--accept").code == 0
     assert world.command(*TEN, "voice", "other", "--gate").ended(4) == world.snapshot
     assert world.command(*TEN, "voice", "other", "--accept").code == 0
-    judged = world.command(*TEN, "voice", "other", "--gate", "--json")
-    assert judged.code == 0, judged.err
+    judged = world.done(*TEN, "voice", "other", "--gate", "--json")
     (result,) = judged.of("result")
     assert [one["service"] for one in result["results"]] == ["voice/kokoro", "other/kokoro"]
     assert len(result["compared"]) == 2 * 3 * 3

@@ -50,8 +50,7 @@ def kept(folder: Path) -> list[Any]:
 
 
 def test_it_is_measured_with_the_words_that_it_is_served_with(up: World, tmp_path: Path) -> None:
-    answer = up.command(*BENCH, "--tokens", "256", "64")
-    assert answer.code == 0, answer.err
+    answer = up.done(*BENCH, "--tokens", "256", "64")
     assert len(up.questions) == 11, "ten, and a first one that does not count"
     command = up.questions[0]["command"]
     assert command[0] == "/opt/bin/llama-bench"
@@ -102,14 +101,12 @@ def test_who_waits_is_answered_between_two_trials(up: World) -> None:
 @pytest.mark.parametrize("seconds", [0.001, 1.5, 9.0, 100.0])
 def test_as_many_trials_are_made_as_time_allows(up: World, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     change_answers(up, monkeypatch, "took_s", lambda _took_s: seconds)
-    answer = up.command("bench", "llama", "--kind", "engine", "--yes")
-    assert answer.code == 0, answer.err
+    up.done("bench", "llama", "--kind", "engine", "--yes")
     assert len(up.questions) - 1 == {0.001: MOST_TRIALS, 1.5: MOST_TRIALS, 9.0: 30, 100.0: 10}[seconds]
 
 
 def test_a_sweep_measures_all_combinations_in_turns(up: World, tmp_path: Path) -> None:
-    answer = up.command(*BENCH, "--sweep", "batch=512,1024", "--sweep", "threads=1,2")
-    assert answer.code == 0, answer.err
+    answer = up.done(*BENCH, "--sweep", "batch=512,1024", "--sweep", "threads=1,2")
     words = [dict(zip(one["command"][1::2], one["command"][2::2], strict=True)) for one in up.questions]
     told = [(one["-b"], one["-t"]) for one in words]
     assert told[:4] == told[4:8] == [("512", "1"), ("512", "2"), ("1024", "1"), ("1024", "2")]
@@ -238,8 +235,7 @@ def test_what_was_kept_is_shown_and_compared(up: World, tmp_path: Path) -> None:
     up.command(*BENCH, "--accept")
     up.per_s = 80
     up.command(*BENCH)
-    shown = up.command("bench", "llama", "--history")
-    assert shown.code == 0
+    shown = up.done("bench", "llama", "--history")
     assert [line.split()[0] for line in shown.out.splitlines()] == ["NUMBER", "1", "2"]
     for words in (("1", "2"), ("accepted", "last")):
         assert up.command("bench", "llama", "--compare", *words).ended(0) == up.snapshot

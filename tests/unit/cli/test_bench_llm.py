@@ -123,8 +123,7 @@ def test_any_address_is_measured_with_its_key(
     world: World, cloud: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: list[list[str]]
 ) -> None:
     monkeypatch.setenv("PROVISION_SECRET_CLOUD_KEY", KEY)
-    answer = world.command(*url_words(cloud), "--depth", "0,1000")
-    assert answer.code == 0, answer.err
+    answer = world.done(*url_words(cloud), "--depth", "0,1000")
     assert cloud.keys == {f"Bearer {KEY}"}
     one, other = kept(tmp_path, "_url.127.0.0.1*")
     assert [series.name for series in one.series] == ["first token", "pp256", "tg16"]
@@ -147,8 +146,7 @@ def test_an_upstream_of_the_file_is_asked_for_what_it_may_cost(world: World, clo
     cloud.key = ENGINE_KEY
     assert world.command("bench", "far", "--kind", "llm").ended(4) == world.snapshot
     assert cloud.asked == []
-    answer = world.command("bench", "far", "--kind", "llm", "--yes", "--tokens", "256", "16")
-    assert answer.code == 0, answer.err
+    world.done("bench", "far", "--kind", "llm", "--yes", "--tokens", "256", "16")
     (result,) = kept(tmp_path, "_upstream.far")
     assert len(result.series[0].trials) == 10, "as few as judge anything, where that may cost money"
     assert world.command("bench", "far", "--history").code == 0
@@ -175,8 +173,7 @@ def test_what_does_not_answer_as_asked_is_told_and_not_kept(
 def test_a_burst_is_no_stream(world: World, cloud: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROVISION_SECRET_CLOUD_KEY", KEY)
     cloud.burst = True
-    answer = world.command(*url_words(cloud))
-    assert answer.code == 0, answer.err
+    answer = world.done(*url_words(cloud))
     assert "Not streaming: answers come in one piece." in answer.out
     (result,) = kept(tmp_path, "_url.127.0.0.1*")
     assert [(series.name, series.unit) for series in result.series] == [("whole answer", "s")]
@@ -188,8 +185,7 @@ def test_what_was_measured_of_an_address_is_shown(cloud_of: World, cloud: StandI
         assert cloud_of.command(*words).code == 0
     shown = cloud_of.command("bench", "--kind", "llm", "--url", cloud.url, "--history")
     assert (shown.code, shown.out.count("llm")) == (0, 2), shown.err
-    compared = cloud_of.command("bench", "--kind", "llm", "--url", cloud.url, "--compare", "1", "2")
-    assert compared.code == 0
+    compared = cloud_of.done("bench", "--kind", "llm", "--url", cloud.url, "--compare", "1", "2")
     assert "first token" in compared.out
     assert len(kept(tmp_path, "_url.127.0.0.1*")) == 2
 
@@ -239,8 +235,7 @@ def ours(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def test_an_engine_of_the_lab_is_asked_as_its_clients_do(world: World, ours: StandIn, tmp_path: Path) -> None:
-    answer = world.command("bench", "llama", "--kind", "llm", *TRIALS)
-    assert answer.code == 0, answer.err
+    answer = world.done("bench", "llama", "--kind", "llm", *TRIALS)
     (result,) = kept(tmp_path, "llama.llama_cpp")
     assert (result.kind, result.setting.host, result.setting.model) == ("llm", "box", "e" * 64)
     assert {trial.waited for series in result.series for trial in series.trials} == {0.25}
@@ -253,8 +248,7 @@ def test_an_engine_of_the_lab_is_asked_as_its_clients_do(world: World, ours: Sta
 @pytest.mark.usefixtures("ours")
 def test_trials_while_others_ask_are_made_again_and_then_given_up(world: World, tmp_path: Path) -> None:
     world.strangers = [0, 3]
-    answer = world.command("bench", "llama", "--kind", "llm", *TRIALS)
-    assert answer.code == 0, answer.err
+    answer = world.done("bench", "llama", "--kind", "llm", *TRIALS)
     assert "3 requests of others" in answer.err + answer.out
     (result,) = kept(tmp_path, "llama.llama_cpp")
     assert len(result.series[0].trials) == 10

@@ -14,6 +14,7 @@ from provisioner.measuring.history import result_in
 from provisioner.values.errors import PreflightError
 from provisioner.workflow import load_benching
 from tests.doubles.openai.timed_engine import StandIn, serving
+from tests.raising import raising
 from tests.unit.cli.conftest import BENCHMARKS, World
 
 KEY = "canary-of-a-cloud-0f3a"
@@ -77,8 +78,7 @@ def bench(cloud: StandIn, *more: str) -> tuple[str, ...]:
 def test_each_number_of_clients_has_its_line_and_is_kept(
     world: World, cloud: StandIn, tool: Tool, tmp_path: Path
 ) -> None:
-    answer = world.command(*bench(cloud))
-    assert answer.code == 0, answer.err
+    answer = world.done(*bench(cloud))
     assert answer.printed == world.snapshot
     assert [spec["profile"]["streams"] for spec in tool.told] == [[1], [4]], "each with texts of its own"
     assert {json.dumps(spec["constraints"]) for spec in tool.told} == {'[{"kind": "max_duration", "seconds": 135.0}]'}
@@ -144,11 +144,7 @@ def test_nothing_is_fetched_or_asked_without_a_yes(
     world: World, cloud: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_load, "is_made", lambda _tool: False)
-
-    def never(_tool: str, _emit: Any) -> Path:
-        raise PreflightError("fetched without a question")
-
-    monkeypatch.setattr(load_benching, "python_of", never)
+    monkeypatch.setattr(load_benching, "python_of", raising(PreflightError("fetched without a question")))
     assert world.command(*[word for word in bench(cloud) if word != "--yes"]).ended(4) == world.snapshot
     assert cloud.asked == []
 

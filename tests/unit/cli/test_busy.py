@@ -30,8 +30,7 @@ def checks(answer: Answer) -> dict[str, tuple[Any, Any]]:
 
 
 def test_what_stays_busy_is_not_asked_and_no_finding(busy: World) -> None:
-    answer = busy.command("verify", "--json")
-    assert answer.code == 0
+    answer = busy.done("verify", "--json")
     assert checks(answer)["llama/llama_cpp"] == (None, True)
     assert busy.played == [], "who asks a busy one is not asked either"
     assert busy.command("verify").ended(0) == busy.snapshot
@@ -54,8 +53,7 @@ def test_what_is_idle_again_in_time_is_proved(busy: World, monkeypatch: pytest.M
 
     monkeypatch.setattr("provisioner.workflow.proving.time.sleep", sleep)
     monkeypatch.setattr(proving, "PATIENCE_S", 60.0)
-    answer = busy.command("verify", "--json")
-    assert answer.code == 0
+    answer = busy.done("verify", "--json")
     assert len(waits) == 3
     assert checks(answer) == {"llama/llama_cpp": (True, False), "gateway/litellm": (True, False)}
 
@@ -91,8 +89,7 @@ def test_what_becomes_busy_while_it_proves_itself_is_not_accused(busy: World) ->
         busy.failures.clear()
 
     busy.then = then
-    answer = busy.command("verify", "--json")
-    assert answer.code == 0, answer.out
+    answer = busy.done("verify", "--json")
     assert checks(answer)["llama/llama_cpp"] == (None, True)
 
 
@@ -104,8 +101,7 @@ def test_one_whose_slots_are_all_taken_is_not_accused_of_being_slow(busy: World,
     words = "Status code was -1 and not [200]: Request failed: <urlopen error timed out>"
     busy.failures["verify.yml"] = (TaskEvent("failed", host, role, f"{role} : verify | Ask", words),)
     busy.then = busy.failures.clear
-    answer = busy.command("verify", "--json")
-    assert answer.code == 0, answer.out
+    answer = busy.done("verify", "--json")
     assert checks(answer) == {"llama/llama_cpp": (None, True), "gateway/litellm": (None, True)}
 
 

@@ -47,8 +47,7 @@ def state_of(world: World, *names: str) -> dict[str, tuple[Any, ...]]:
 
 def test_the_copy_is_written_started_and_proved_and_nothing_else_is_touched(there: World, lab: Path) -> None:
     others = state_of(there, "llama", "gateway")
-    answer = there.command(*CLONE, "--yes")
-    assert answer.code == 0, answer.err
+    answer = there.done(*CLONE, "--yes")
     assert lab.read_text() == WITH_COPY
     assert state_of(there, "llama", "gateway") == others
     assert there.host.containers["trial"].instance.status is Status.RUNNING
@@ -74,8 +73,7 @@ def test_it_is_asked_first_and_a_dry_run_and_a_no_touch_nothing(there: World, la
 
 
 def test_its_stream_has_the_plan_the_steps_and_one_summary(there: World) -> None:
-    answer = there.command(*CLONE, "--yes", "--json")
-    assert answer.code == 0
+    answer = there.done(*CLONE, "--yes", "--json")
     planned = [(one["target"], one["action"]) for one in answer.of("planned_change")]
     assert planned[0] == ("trial", "create")
     assert {one["target"].partition("/")[0] for one in answer.of("planned_change")} == {"trial"}
@@ -210,8 +208,7 @@ def test_what_was_measured_of_both_is_held_against_each_other_also_once_the_copy
     assert there.command("bench", "llama", "--kind", "engine", "--trials", "10", "--yes").code == 0
     there.per_s = 50.0
     assert there.command("bench", "trial", "--kind", "engine", "--trials", "10", "--yes").code == 0
-    compared = there.command("bench", "--compare", "llama", "trial", "--json")
-    assert compared.code == 0, compared.err
+    compared = there.done("bench", "--compare", "llama", "trial", "--json")
     (result,) = compared.of("result")
     assert {one["name"]: round(one["times"], 1) for one in result["compared"]} == {"pp512": 0.5, "tg128": 0.5}
     told = there.command("bench", "--compare", "llama", "trial").out

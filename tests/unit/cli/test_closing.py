@@ -26,8 +26,7 @@ def chat_there(world: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> Worl
     """The lab with a chat, up, and a change of the chat in its file."""
     monkeypatch.setenv("PROVISION_SECRET_WEBUI_PASSWORD", "canary-webui-1c")
     lab.write_text(FILE + CHAT)
-    made = world.command("up", "--yes", "--json")
-    assert made.code == 0, made.err
+    made = world.done("up", "--yes", "--json")
     assert not [line for line in made.events if line.get("action") in ("close", "open")]
     lab.write_text(FILE + OTHER)
     return world
@@ -49,8 +48,7 @@ def closed_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 def test_it_is_closed_from_the_snapshot_until_it_is_proved(chat_there: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = closed_meanwhile(chat_there, monkeypatch)
-    done = chat_there.command("up", "--yes", "--json")
-    assert done.code == 0, done.err
+    done = chat_there.done("up", "--yes", "--json")
     assert seen == {"snapshot": True, "playbook": True}
     assert not chat_there.active
     steps = [(line["action"], line["target"]) for line in done.of("apply_complete")]
@@ -114,8 +112,7 @@ def test_a_change_of_its_container_alone_closes_it_as_well(
 
 def test_where_nothing_goes_back_it_stays_open(chat_there: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = closed_meanwhile(chat_there, monkeypatch)
-    done = chat_there.command("up", "--yes", "--no-rollback", "--json")
-    assert done.code == 0
+    done = chat_there.done("up", "--yes", "--no-rollback", "--json")
     assert seen == {"playbook": False}
     assert not [line for line in done.events if line.get("action") in ("close", "open")]
 

@@ -27,8 +27,7 @@ def snapshots(world: World, name: str) -> list[str]:
 
 
 def test_nothing_changed_runs_no_playbook(lab_there: World) -> None:
-    answer = lab_there.command("up")
-    assert answer.code == 0
+    answer = lab_there.done("up")
     assert lab_there.played == []
     assert answer.printed == lab_there.snapshot
 
@@ -41,8 +40,7 @@ def test_drift_is_planned_with_its_reason_and_only_it_is_configured(lab_there: W
     assert (change["target"], change["action"]) == ("gateway/litellm", "configure")
     assert change["reason"] == "/etc/litellm/config.yaml: edited"
     assert lab_there.command("status").printed == lab_there.snapshot
-    answer = lab_there.command("up", "--yes")
-    assert answer.code == 0, answer.err
+    lab_there.done("up", "--yes")
     assert lab_there.played == [("site.yml", ["containers/gateway", "service_litellm/gateway"])]
     lab_there.played.clear()
     assert lab_there.command("up").code == 0
@@ -86,8 +84,7 @@ def test_a_started_container_that_is_as_it_was_needs_no_ansible(lab_there: World
 
 def test_a_change_in_place_keeps_what_is_inside(lab_there: World, lab: Path) -> None:
     lab.write_text(FILE.replace("  llama:\n", "  llama:\n    memory: 3GiB\n"))
-    answer = lab_there.command("up", "--yes")
-    assert answer.code == 0, answer.err
+    lab_there.done("up", "--yes")
     assert lab_there.host.containers["llama"].instance.memory == 3 * 2**30
     assert lab_there.played == []
     assert snapshots(lab_there, "llama") == ["provision-1"]
@@ -246,8 +243,7 @@ def test_both_builds_are_mounted_until_the_service_has_gone_over(lab_there: Worl
     (old,) = mounted(lab_there)
     lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
     assert lab_there.command("plan").printed == lab_there.snapshot
-    answer = lab_there.command("up", "--yes")
-    assert answer.code == 0, answer.err
+    lab_there.done("up", "--yes")
     while_configured = seen[-1]
     assert old in while_configured
     assert len(while_configured) == 2

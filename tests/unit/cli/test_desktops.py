@@ -22,6 +22,7 @@ from provisioner.screens import MOST_BYTES
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution
 from tests.processes import killed_at_end
+from tests.raising import raising
 from tests.unit.cli.conftest import World
 
 WORD = "canary-penny-41c2"
@@ -141,17 +142,14 @@ def test_a_link_among_them_and_a_container_that_does_not_answer_cost_the_picture
         archive.addfile(link)
     desk.host.programs["sh"] = lambda *_: Execution(0, stream.getvalue(), b"")
     assert screens(desk) == []
-
-    def killed(*_: object) -> Execution:
-        raise ProviderError("Unable to run sh in container desk", details="It was killed after 30 s")
-
-    desk.host.programs["sh"] = killed
+    desk.host.programs["sh"] = raising(
+        ProviderError("Unable to run sh in container desk", details="It was killed after 30 s")
+    )
     assert screens(desk) == []
 
 
 def test_the_page_holds_the_pictures_and_escapes_what_was_said(desk: World, tmp_path: Path) -> None:
-    answer = desk.command("status", "--html", "lab.html")
-    assert answer.code == 0, answer.err
+    answer = desk.done("status", "--html", "lab.html")
     page = (tmp_path / "lab.html").read_text(encoding="utf-8")
     assert f'src="data:image/png;base64,{base64.b64encode(PICTURE).decode()}"' in page
     assert page.count("<img ") == 2
@@ -162,8 +160,7 @@ def test_the_page_holds_the_pictures_and_escapes_what_was_said(desk: World, tmp_
 
 
 def test_without_a_screen_open_writes_a_file_without_the_password(desk: World, tmp_path: Path) -> None:
-    answer = desk.command("open", "desk")
-    assert answer.code == 0, answer.err
+    answer = desk.done("open", "desk")
     content = (tmp_path / "desk.rdp").read_bytes()
     (there,) = [one.address for one in desk.host.observe("homelab").instances]
     assert f"full address:s:{there}:3389\r\n".encode() in content
@@ -209,8 +206,7 @@ def test_with_a_screen_a_client_with_windows_is_started_and_its_noise_is_not_our
 ) -> None:
     said = program(tmp_path, "remmina", "")
     program(tmp_path, "xfreerdp", "")
-    answer = desk.command("open", "--json")
-    assert answer.code == 0, answer.err
+    answer = desk.done("open", "--json")
     assert [one.wait(20) for one in started] == [0]
     assert said.read_text().split() == ["-c", "desk.rdp"]
     assert "full address:s:" in (tmp_path / "desk.rdp").read_text()
@@ -238,8 +234,7 @@ def test_on_a_terminal_it_asks_there_and_its_end_is_awaited(
 
     desk.host.programs["openssl"] = openssl
     said = program(tmp_path, "xfreerdp", "exit 12")
-    answer = desk.command("open", typed="")
-    assert answer.code == 0, answer.err
+    answer = desk.done("open", typed="")
     assert answer.out.startswith("Ended xfreerdp for ")
     assert asked[0][-1] == "/etc/xrdp/tls/own.crt"
     words = said.read_text().split()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.raising import raising
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World
 
 
@@ -87,10 +88,7 @@ def test_what_is_there_is_never_touched(lab_there: World, tmp_path: Path) -> Non
 def test_nothing_half_made_is_left(
     lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copytree", full)
+    monkeypatch.setattr(shutil, "copytree", raising(OSError(28, "No space left on device")))
     if is_there:
         (tmp_path / "out").mkdir()
     before = sorted(one.name for one in tmp_path.iterdir())

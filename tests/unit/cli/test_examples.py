@@ -14,14 +14,11 @@ SERVICES = {"engine/llama_cpp", "voice/kokoro", "gateway/litellm", "chat/open_we
 
 def test_a_whole_house_is_planned_from_its_file_and_generated_secrets(world: World) -> None:
     shutil.copy(EXAMPLE, "homelab.yml")
-    made = world.command("init", "--secrets", "homelab.yml")
-    assert made.code == 0, made.out + made.err
-    planned = world.command("plan", "--json")
-    assert planned.code == 0, planned.out + planned.err
+    world.done("init", "--secrets", "homelab.yml")
+    planned = world.done("plan", "--json")
     changes = [json.loads(line) for line in planned.out.splitlines()]
     containers = {one["target"] for one in changes if one["type"] == "planned_change" and one["action"] == "create"}
     assert containers == {address.partition("/")[0] for address in SERVICES}
-    listed = world.command("show", "--expanded", "--json")
-    assert listed.code == 0, listed.out + listed.err
+    listed = world.done("show", "--expanded", "--json")
     for address in SERVICES:
         assert address.partition("/")[2] in listed.out

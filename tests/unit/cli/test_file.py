@@ -55,8 +55,7 @@ def test_init_again_changes_nothing(bare: World) -> None:
     before = {
         name: Path(name).read_bytes() for name in ("homelab.yml", "secrets.env", ".provision/homelab.schema.json")
     }
-    answer = bare.command("init", "--secrets", "--json")
-    assert answer.code == 0
+    answer = bare.done("init", "--secrets", "--json")
     assert answer.of("result")[0]["secrets"] == []
     assert {name: Path(name).read_bytes() for name in before} == before
 
@@ -99,8 +98,7 @@ def test_no_generated_secret_is_printed(bare: World) -> None:
 
 def test_a_secret_in_clear_is_a_warning(world: World, lab: Path) -> None:
     lab.write_text(FILE.replace("!secret engine_key", "in-clear-0123456789"))
-    answer = world.command("validate")
-    assert answer.code == 0
+    answer = world.done("validate")
     assert answer.printed == world.snapshot
     assert "in-clear" not in answer.printed
 

@@ -169,8 +169,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(world: World, on_car
     assert world.command(verb, str(on_card), *(["--yes"] if verb == "up" else [])).ended(4) == world.snapshot
     assert not world.host.containers
     on_card.write_text("fit_check: warn\n" + on_card.read_text(), encoding="utf-8")
-    answer = world.command(verb, str(on_card), *(["--yes"] if verb == "up" else []))
-    assert answer.code == 0, answer.err
+    answer = world.done(verb, str(on_card), *(["--yes"] if verb == "up" else []))
     assert answer.after_plan == world.snapshot
     assert bool(world.host.containers) == (verb == "up")
 
@@ -234,8 +233,7 @@ def registry(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_what_a_registry_does_not_tell_is_unknown_with_its_reason(world: World, lab: Path) -> None:
     assert world.command("fit", str(lab), "--memory", "8GiB").ended(3) == world.snapshot
     world.host.graphics = (CARD,)
-    plan = world.command("plan", str(lab))
-    assert plan.code == 0, plan.err
+    plan = world.done("plan", str(lab))
     assert plan.after_plan == world.snapshot
 
 

@@ -67,11 +67,9 @@ def by_hand(world: World, lab: Path) -> World:
 
 def paste(world: World, lab: Path, head: str, reference: str) -> list[tuple[str, str]]:
     """Print, paste, plan: the planned changes."""
-    printed = world.command("import", reference)
-    assert printed.code == 0, printed.err
+    printed = world.done("import", reference)
     lab.write_text(head + printed.out)
-    planned = world.command("plan", "--json")
-    assert planned.code == 0, planned.out
+    planned = world.done("plan", "--json")
     return [(one["target"], one["action"]) for one in planned.of("planned_change")]
 
 

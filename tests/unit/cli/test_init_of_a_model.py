@@ -36,8 +36,7 @@ def test_the_file_serves_what_is_suggested(bare: World) -> None:
     block = bare.command("suggest", REPOSITORY, "--gpu", "8GiB").out
     assert block[block.index("models:") :].strip() in text
     assert text.startswith("# yaml-language-server: $schema=.provision/homelab.schema.json")
-    validated = bare.command("validate")
-    assert validated.code == 0, validated.err
+    bare.done("validate")
     assert Path(".provision/homelab.schema.json").is_file()
 
 
@@ -51,10 +50,8 @@ def test_the_use_decides(bare: World) -> None:
 @pytest.mark.parametrize("form", ["exl3", "awq"])
 def test_a_folder_and_its_keys_make_a_whole_file(bare: World, tmp_path: Path, form: str) -> None:
     folder = write_model(tmp_path / "models/Eight", 5000, **{"exl3": EXL3, "awq": AWQ}[form])
-    answer = bare.command("init", "--secrets", "--model", str(folder), "--gpu", "RTX 3060 12GB")
-    assert answer.code == 0, answer.err
-    validated = bare.command("validate")
-    assert validated.code == 0, validated.err
+    bare.done("init", "--secrets", "--model", str(folder), "--gpu", "RTX 3060 12GB")
+    bare.done("validate")
     said = yaml.safe_load(Path("homelab.yml").read_text().replace("!secret ", ""))
     assert list(said["containers"]["eight"]["services"]) == [{"exl3": "tabbyapi", "awq": "vllm"}[form]]
     assert "eight-api-key=" in Path("secrets.env").read_text()

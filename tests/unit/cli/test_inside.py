@@ -131,8 +131,7 @@ def test_logs_prefix_every_line_and_mask_secrets(world: World, programs: Program
     start(world, "llama")
     start(world, "gateway")
     programs.journal["gateway"] = Execution(0, b"one\n\033[31mtwo\033[0m \033[2J\n", b"")
-    answer = world.command("logs")
-    assert answer.code == 0
+    answer = world.done("logs")
     assert answer.out.splitlines() == [
         f"llama/llama_cpp | {JOURNAL}llama ********",
         "gateway/litellm | one",
@@ -206,8 +205,7 @@ def test_following_merges_all_and_says_when_one_ends(world: World, programs: Pro
     start(world, "llama")
     start(world, "gateway")
     programs.journal["gateway"] = Execution(0, b"one\ntwo without an end", b"")
-    answer = world.command("logs", word, "homelab.yml")
-    assert answer.code == 0
+    answer = world.done("logs", word, "homelab.yml")
     assert sorted(answer.out.splitlines()) == [
         "gateway/litellm | one",
         "gateway/litellm | two without an end",

@@ -53,8 +53,7 @@ def test_what_its_role_is_told_is_the_image_that_it_has(made_before: World) -> N
 
 
 def test_a_replacement_that_is_asked_for_is_made_of_the_new_one(made_before: World) -> None:
-    answer = made_before.command("up", "--yes", "--replace", "desk")
-    assert answer.code == 0, answer.err
+    made_before.done("up", "--yes", "--replace", "desk")
     assert made_before.host.containers["desk"].instance.image == "debian/13"
     assert "stays" not in made_before.command("plan").err
 

@@ -12,6 +12,7 @@ import pytest
 from provisioner.runner import TaskEvent
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Instance, Status
+from tests.raising import raising
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
 
 CONTAINERS = {"gateway", "llama"}
@@ -44,8 +45,7 @@ def test_plan_says_what_up_would_do_and_touches_nothing(world: World) -> None:
 
 
 def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None:
-    answer = world.command("up", "--yes")
-    assert answer.code == 0, answer.err
+    answer = world.done("up", "--yes")
     assert running(world) == CONTAINERS
     assert answer.after_plan == world.snapshot
     assert world.command("plan", "--detailed-exitcode").code == 0
@@ -89,8 +89,7 @@ def test_a_terminal_sees_a_live_display_then_the_proofs_then_the_summary(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    answer = world.command("up", "--yes", on_terminal=True)
-    assert answer.code == 0
+    answer = world.done("up", "--yes", on_terminal=True)
     screen = re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", answer.out)
     assert "\033[?25l" in answer.out  # the cursor is hidden while the display is redrawn …
     assert answer.out.count("\033[?25l") == answer.out.count("\033[?25h")  # … and shown again
@@ -381,8 +380,7 @@ def test_destroy_and_down_from_another_folder_leave_what_their_file_does_not_nam
     lab.write_text(lab.read_text().partition("  gateway:")[0])
     assert world.command("down", "--yes").code == 0
     assert running(world) == {"gateway"}
-    answer = world.command("destroy", "--yes", "--lab", "homelab")
-    assert answer.code == 0
+    answer = world.done("destroy", "--yes", "--lab", "homelab")
     assert set(world.host.containers) == {"gateway"}
     assert answer.printed == world.snapshot
     again = world.command("destroy", "--yes", "--lab", "homelab", "--json")
@@ -409,10 +407,9 @@ def test_a_missing_image_hides_nothing_else_that_is_in_the_way(
     text = lab.read_text().replace("hosts:\n", "hosts:\n  rack: { incus: https://rack:8443 }\n")
     text = text.replace("  llama:\n", "  llama:\n    host: box\n    image: debian/11\n")
     lab.write_text(text.replace("  gateway:\n", "  gateway:\n    host: rack\n    image: debian/10\n"))
-
-    def refuse(_changes: object) -> tuple[str, ...]:
-        raise PreflightError("Unable to carry out the plan on node box", details="no bridge vmbr9\nno storage fast")
-
+    refuse = raising(
+        PreflightError("Unable to carry out the plan on node box", details="no bridge vmbr9\nno storage fast")
+    )
     monkeypatch.setattr(world.host, "review", refuse)
     monkeypatch.setattr(rack, "review", refuse)
     for verb in (("plan",), ("up", "--yes")):

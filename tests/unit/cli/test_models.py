@@ -70,8 +70,7 @@ def test_validate_asks_nobody(world: World, hub: FileServer) -> None:
 
 
 def test_plan_says_what_it_found_and_writes_nothing(world: World, hub: FileServer, lab: Path) -> None:
-    answer = world.command("plan")
-    assert answer.code == 0, answer.err
+    answer = world.done("plan")
     assert answer.after_plan == world.snapshot
     assert TOKEN not in answer.printed
     assert asked(hub) == 1
@@ -90,8 +89,7 @@ def test_up_pins_it_and_the_next_run_asks_nobody(world: World, hub: FileServer, 
     assert TOKEN not in lab.with_suffix(".lock").read_text()
     holds(hub, 2)
     before = lab.with_suffix(".lock").read_bytes()
-    answer = world.command("plan", "--detailed-exitcode")
-    assert answer.code == 0, answer.out + answer.err
+    world.done("plan", "--detailed-exitcode")
     assert world.command("up", "--yes").code == 0
     assert lab.with_suffix(".lock").read_bytes() == before
     assert asked(hub) == 1
@@ -169,8 +167,7 @@ def test_verbs_that_need_no_model_ask_nobody(world: World, hub: FileServer) -> N
 
 def test_the_token_is_shown_nowhere(world: World, hub: FileServer) -> None:
     for verb in (["plan", "--json"], ["show", "--expanded"], ["up", "--yes", "--json"], ["status", "--json"]):
-        answer = world.command(*verb)
-        assert answer.code == 0, answer.err
+        answer = world.done(*verb)
         assert TOKEN not in answer.out + answer.err
     assert hub.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
 
@@ -217,16 +214,14 @@ def test_validate_knows_what_was_read_once(world: World, hub: FileServer, lab: P
 @pytest.mark.usefixtures("hub")
 def test_what_a_model_was_trained_with_is_said_before_it_is_downloaded(world: World, lab: Path) -> None:
     lab.write_text(lab.read_text().replace("{ model: small }", "{ model: small, context: 9000 }"))
-    answer = world.command("plan")
-    assert answer.code == 0
+    answer = world.done("plan")
     assert answer.after_plan == world.snapshot
 
 
 def test_a_head_that_does_not_come_is_a_note(world: World, hub: FileServer, lab: Path) -> None:
     hub.content = b""
     packs_its_cache(lab)
-    answer = world.command("plan")
-    assert answer.code == 0, answer.err
+    answer = world.done("plan")
     assert answer.after_plan == world.snapshot
 
 

@@ -117,8 +117,7 @@ def test_who_waits_is_answered_between_two_tries(up: World, monkeypatch: pytest.
 def test_what_was_found_is_written_into_the_file_and_drawn(up: World, lab: Path, tmp_path: Path) -> None:
     up.ceiling = 20_000
     picture = tmp_path / "contexts.svg"
-    wrote = up.command("probe", "llama", "--to", "65536", "--yes", "--write", "--plot", str(picture))
-    assert wrote.code == 0, wrote.err
+    wrote = up.done("probe", "llama", "--to", "65536", "--yes", "--write", "--plot", str(picture))
     assert lab.read_text() == FILE.replace("llama_cpp: {", "llama_cpp: { context: 19968,")
     assert wrote.printed == up.snapshot
     assert "llama/llama_cpp answered 19,968 tokens at most" in picture.read_text()

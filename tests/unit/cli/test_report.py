@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from provisioner.report.style import markup_text
 from provisioner.runner import TaskEvent
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError, UnavailableError
+from tests.raising import raising
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
 
@@ -35,8 +35,7 @@ def up(world: World, lab: Path) -> World:
 
 def page_of(world: World, *words: str) -> str:
     """The page that was written, which has no key in it."""
-    answer = world.command("report", "lab.html", *words)
-    assert answer.code == 0, answer.err
+    world.done("report", "lab.html", *words)
     return Path("lab.html").read_text(encoding="utf-8")
 
 
@@ -68,11 +67,7 @@ def test_what_is_no_page_is_refused_before_a_host_is_asked(world: World, line: s
 
 def test_a_page_that_cannot_be_written_leaves_the_older_one(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("lab.html").write_text("older")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("provisioner.labfile.whole_files.os.fsync", full)
+    monkeypatch.setattr("provisioner.labfile.whole_files.os.fsync", raising(OSError(28, "No space left on device")))
     answer = up.command("report", "lab.html")
     assert (answer.code, "No space left on device" in answer.err) == (64, True)
     assert Path("lab.html").read_text() == "older"
@@ -140,11 +135,9 @@ def test_a_host_that_is_away_is_told_on_the_page_and_by_the_exit_code(
     up: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up.command("verify")
-
-    def away(*_: Any, **__: Any) -> None:
-        raise UnavailableError("Unable to reach host box", details="connection <refused>")
-
-    monkeypatch.setattr(FakeProvider, "observe", away)
+    monkeypatch.setattr(
+        FakeProvider, "observe", raising(UnavailableError("Unable to reach host box", details="connection <refused>"))
+    )
     answer = up.command("report", "lab.html")
     assert (answer.code, "Unable to reach host box" in answer.err) == (4, True)
     page = Path("lab.html").read_text(encoding="utf-8")
@@ -166,11 +159,7 @@ def test_of_two_hosts_the_one_that_answers_is_told(up: World, monkeypatch: pytes
         "  gateway:\n", "  gateway:\n    host: box\n"
     )
     Path("homelab.yml").write_text(text)
-
-    def away(*_: Any, **__: Any) -> None:
-        raise UnavailableError("Unable to reach host far")
-
-    monkeypatch.setattr(far, "observe", away)
+    monkeypatch.setattr(far, "observe", raising(UnavailableError("Unable to reach host far")))
     answer = up.command("report", "lab.html")
     assert answer.code == 4, answer.err
     page = Path("lab.html").read_text(encoding="utf-8")
@@ -179,10 +168,7 @@ def test_of_two_hosts_the_one_that_answers_is_told(up: World, monkeypatch: pytes
 
 
 def test_a_container_that_does_not_answer_is_a_warning(up: World) -> None:
-    def silent(*_: object) -> None:
-        raise ProviderError("Unable to look into container llama", details="timed out")
-
-    up.host.programs["python3"] = silent  # type: ignore[assignment]
+    up.host.programs["python3"] = raising(ProviderError("Unable to look into container llama", details="timed out"))  # type: ignore[assignment]
     page = page_of(up)
     assert "Unable to look into container llama" in page.partition('id="topology"')[0]
 

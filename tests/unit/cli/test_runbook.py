@@ -17,8 +17,7 @@ from tests.unit.cli.conftest import World
 
 
 def test_the_list_names_every_runbook_with_what_it_is_for(world: World) -> None:
-    answer = world.command("runbook", "list")
-    assert answer.code == 0
+    answer = world.done("runbook", "list")
     listed = {line.split()[0] for line in answer.out.splitlines()[1:] if line and not line.startswith("One of")}
     assert listed == set(known_runbooks())
     (result,) = world.command("runbook", "list", "--json").of("result")

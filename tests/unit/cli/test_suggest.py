@@ -74,8 +74,7 @@ def answer_of(content: bytes) -> Any:
 
 
 def test_a_repository_is_looked_through_for_what_a_card_is_best_given(world: World, hub: FileServer) -> None:
-    answer = world.command("suggest", REPOSITORY, "--gpu", "12GiB")
-    assert answer.code == 0, answer.err
+    answer = world.done("suggest", REPOSITORY, "--gpu", "12GiB")
     assert answer.printed == world.snapshot
     assert TOKEN not in answer.out + answer.err
     assert len([one for one in hub.seen if "/resolve/" in one.path]) == 5, "of one in two files the first head"
@@ -91,8 +90,7 @@ def test_what_it_prints_is_a_file_that_is_valid(world: World, tmp_path: Path) ->
     text = world.command("suggest", REPOSITORY, "--gpu", "8GiB").out
     block = text[text.index("models:") :]
     (tmp_path / "homelab.yml").write_text(f"name: suggested\n{block}")
-    validated = world.command("validate")
-    assert validated.code == 0, validated.err
+    world.done("validate")
     said = yaml.safe_load(block)
     (service,) = [one["services"]["llama_cpp"] for one in said["containers"].values()]
     assert service["context"] == best["context"]
@@ -160,8 +158,7 @@ def test_a_path_may_hold_what_yaml_does_not_like(world: World, tmp_path: Path) -
     folder = tmp_path / 'it\'s: "mine" #1'
     folder.mkdir()
     (folder / "one.gguf").write_bytes(head(15))
-    answer = world.command("suggest", str(folder), "--gpu", "8GiB")
-    assert answer.code == 0, answer.err
+    answer = world.done("suggest", str(folder), "--gpu", "8GiB")
     said = yaml.safe_load(answer.out[answer.out.index("models:") :])
     assert said["models"]["one"]["source"] == f"file:{folder}/one.gguf"
 
@@ -238,8 +235,7 @@ def measured(model: str, card: str = RTX_3060_TI, service: str = "llama", **opti
 
 
 def ways(world: World, *words: str) -> list[dict[str, Any]]:
-    answer = world.command("suggest", *words, "--json")
-    assert answer.code == 0, answer.err
+    answer = world.done("suggest", *words, "--json")
     (result,) = answer.of("result")
     return list(result["ways"])
 

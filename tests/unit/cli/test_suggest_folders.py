@@ -73,8 +73,7 @@ def check_loads(world: World, monkeypatch: pytest.MonkeyPatch, text: str) -> dic
     Path("homelab.yml").write_text(whole)
     for name, value in secrets_of(whole).items():
         monkeypatch.setenv(name, value)
-    validated = world.command("validate")
-    assert validated.code == 0, validated.err
+    world.done("validate")
     shown = yaml.safe_load(whole.replace("!secret ", ""))
     ((container, content),) = shown["containers"].items()
     assert list(shown["models"]) == [container]
@@ -112,8 +111,7 @@ def test_what_is_suggested_is_what_fit_says(world: World, tmp_path: Path, monkey
         folder = write_model(tmp_path / f"models/{name}", 64, **keys, vocab_size=64)
         (best,) = said(world, str(folder), *CARD)["ways"]
         check_loads(world, monkeypatch, block(world, str(folder), *CARD))
-        fit = world.command("fit", "--memory", "12GiB", "--json")
-        assert fit.code == 0, fit.err
+        fit = world.done("fit", "--memory", "12GiB", "--json")
         (result,) = fit.of("result")
         assert best["total"] == sum(term["bytes"] for term in result["cards"][0]["terms"]), name
 

@@ -27,6 +27,7 @@ from provisioner.providers.fake import Container
 from provisioner.services.llama_cpp import SERIES
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Execution
+from tests.raising import raising
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World, live
 
 FAST = ("--interval", "0.5")
@@ -85,8 +86,7 @@ def up(world: World) -> Lab:
 
 def test_one_table_is_printed_where_there_is_no_terminal(up: Lab) -> None:
     up.written = [100, 500]
-    answer = up.world.command("top", *FAST)
-    assert answer.code == 0, answer.err
+    answer = up.world.done("top", *FAST)
     assert answer.printed == up.world.snapshot, "by the clock of the container 4 s went by"
     assert "\x1b" not in answer.out
 
@@ -148,8 +148,7 @@ def test_what_is_not_there_yet_is_told(world: World) -> None:
 )
 def test_a_container_that_does_not_answer_stops_no_other(up: Lab, broken: Any) -> None:
     up.broken["llama"] = broken
-    answer = up.world.command("top", "--once", *FAST)
-    assert answer.code == 0
+    answer = up.world.done("top", "--once", *FAST)
     assert answer.printed == up.world.snapshot
     assert "\x1b" not in answer.printed
 
@@ -163,10 +162,7 @@ def test_a_host_that_goes_away_stops_no_other(up: Lab, tmp_path: Path, monkeypat
     far, gateway = up.world.add_host("far"), up.world.host.read("gateway")
     assert gateway is not None
     up.world.host.delete(gateway)
-
-    def away(*_: Any, **__: Any) -> None:
-        raise UnavailableError("Unable to reach host far")
-
+    away = raising(UnavailableError("Unable to reach host far"))
     monkeypatch.setattr(far, "observe", away)
     assert up.world.command("top", "--once", *FAST).ended(0) == up.world.snapshot
     monkeypatch.setattr(up.world.host, "observe", away)

@@ -16,6 +16,7 @@ from provisioner.cli.trusting import label
 from provisioner.providers.incus import trust
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import WireError
+from tests.raising import raising
 from tests.snapshots import case_name
 
 CANARY = "canary-trust-77"
@@ -72,8 +73,5 @@ def test_a_folder_that_cannot_be_made_is_named(
 def test_a_line_that_breaks_is_no_surprise(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    def broken(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(trust, "enrol", broken)
+    monkeypatch.setattr(trust, "enrol", raising(error))
     assert enrolled(monkeypatch, tmp_path) == snapshot

@@ -46,14 +46,12 @@ def bases(world: World) -> dict[str, str]:
 
 
 def planned(world: World, *arguments: str) -> dict[str, str]:
-    ran = world.command("plan", "--json", *arguments)
-    assert ran.code == 0, ran.out + ran.err
+    ran = world.done("plan", "--json", *arguments)
     return {f"{one['action']} {one['target']}": one["reason"] for one in ran.of("planned_change")}
 
 
 def up(world: World, *arguments: str) -> None:
-    ran = world.command("up", "--yes", *arguments)
-    assert ran.code == 0, ran.out + ran.err
+    world.done("up", "--yes", *arguments)
 
 
 def test_an_engine_on_proxmox_is_reached_at_its_own_address(world: World, pve1: FakeProvider) -> None:
