@@ -454,3 +454,12 @@ def world(lab: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertio
     made = World(monkeypatch)
     made.snapshot = snapshot
     return made
+
+
+@pytest.fixture
+def up(world: World) -> World:
+    """The lab, brought up; what was played, asked and told for that is forgotten."""
+    world.done("up", "--yes")
+    for noted in (world.played, world.inventories, world.questions, world.told):
+        noted.clear()
+    return world

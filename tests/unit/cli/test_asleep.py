@@ -15,13 +15,11 @@ WORDS = "asleep since 2025-11-25 10:00:00 UTC, proved 2025-11-25 09:00:00 UTC, s
 
 
 @pytest.fixture
-def asleep(world: World) -> World:
+def asleep(up: World) -> World:
     """A lab that is up, whose engine is asleep."""
-    assert world.command("up", "--yes").code == 0
-    world.played.clear()
-    world.units[ENGINE] = "asleep"
-    world.rests[ENGINE] = REST
-    return world
+    up.units[ENGINE] = "asleep"
+    up.rests[ENGINE] = REST
+    return up
 
 
 def checks(answer: Answer) -> dict[str, tuple[Any, ...]]:

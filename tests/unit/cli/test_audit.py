@@ -30,11 +30,10 @@ MINE = [
 
 
 @pytest.fixture
-def up(world: World) -> World:
+def up(up: World) -> World:
     """The lab, brought up, with the sockets that its pages list."""
-    assert world.command("up", "--yes").code == 0
-    world.sockets["llama"] = list(MINE)
-    return world
+    up.sockets["llama"] = list(MINE)
+    return up
 
 
 def test_nothing_is_open_that_is_on_no_page(up: World) -> None:

@@ -21,14 +21,11 @@ UNIT = "llama-server.service"
 
 
 @pytest.fixture
-def up(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+def up(up: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """The lab, brought up; between two trials nobody waits."""
     monkeypatch.setattr(engine_benching, "SPREAD_S", 0.0)
     monkeypatch.setattr(engine_pauses, "POLL_S", 0.01)
-    assert world.command("up", "--yes").code == 0
-    world.questions.clear()
-    world.told.clear()
-    return world
+    return up
 
 
 def change_answers(world: World, monkeypatch: pytest.MonkeyPatch, field: str, change: Callable[[Any], Any]) -> None:

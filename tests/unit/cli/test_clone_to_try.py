@@ -28,14 +28,6 @@ WITH_COPY = FILE.replace(
 PROOF = TaskEvent("failed", "trial", "llama_cpp", "llama_cpp : verify | Complete", "no answer")
 
 
-@pytest.fixture
-def there(world: World) -> World:
-    assert world.command("up", "--yes").code == 0
-    world.played.clear()
-    world.inventories.clear()
-    return world
-
-
 def state_of(world: World, *names: str) -> dict[str, tuple[Any, ...]]:
     """All that a host knows of containers."""
     found = {}
@@ -45,35 +37,35 @@ def state_of(world: World, *names: str) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def test_the_copy_is_written_started_and_proved_and_nothing_else_is_touched(there: World, lab: Path) -> None:
-    others = state_of(there, "llama", "gateway")
-    answer = there.done(*CLONE, "--yes")
+def test_the_copy_is_written_started_and_proved_and_nothing_else_is_touched(up: World, lab: Path) -> None:
+    others = state_of(up, "llama", "gateway")
+    answer = up.done(*CLONE, "--yes")
     assert lab.read_text() == WITH_COPY
-    assert state_of(there, "llama", "gateway") == others
-    assert there.host.containers["trial"].instance.status is Status.RUNNING
-    assert there.played == [("site.yml", ["containers/trial", "service_llama_cpp/trial"])]
-    assert "llama_cpp_parallel: 2" in there.inventories[0]
-    assert answer.printed == there.snapshot
-    assert there.command("plan", "--detailed-exitcode").code == 0, "the gateway knows nothing of it"
-    assert there.scripts == [("trial", ["llama-server.service"])], "what it copied is ended before it computes"
+    assert state_of(up, "llama", "gateway") == others
+    assert up.host.containers["trial"].instance.status is Status.RUNNING
+    assert up.played == [("site.yml", ["containers/trial", "service_llama_cpp/trial"])]
+    assert "llama_cpp_parallel: 2" in up.inventories[0]
+    assert answer.printed == up.snapshot
+    assert up.command("plan", "--detailed-exitcode").code == 0, "the gateway knows nothing of it"
+    assert up.scripts == [("trial", ["llama-server.service"])], "what it copied is ended before it computes"
 
 
-def test_it_is_asked_first_and_a_dry_run_and_a_no_touch_nothing(there: World, lab: Path) -> None:
+def test_it_is_asked_first_and_a_dry_run_and_a_no_touch_nothing(up: World, lab: Path) -> None:
     for words, typed, code in (
         ((), None, 4),
         ((), "n\n", 4),
         (("--dry-run",), None, 0),
         (("--dry-run", "--yes"), "", 0),
     ):
-        assert there.command(*CLONE, *words, typed=typed).ended(code) == there.snapshot
+        assert up.command(*CLONE, *words, typed=typed).ended(code) == up.snapshot
         assert lab.read_text() == FILE
-        assert "trial" not in there.host.containers
-    assert there.command(*CLONE, typed="y\n").code == 0
-    assert "trial" in there.host.containers
+        assert "trial" not in up.host.containers
+    assert up.command(*CLONE, typed="y\n").code == 0
+    assert "trial" in up.host.containers
 
 
-def test_its_stream_has_the_plan_the_steps_and_one_summary(there: World) -> None:
-    answer = there.done(*CLONE, "--yes", "--json")
+def test_its_stream_has_the_plan_the_steps_and_one_summary(up: World) -> None:
+    answer = up.done(*CLONE, "--yes", "--json")
     planned = [(one["target"], one["action"]) for one in answer.of("planned_change")]
     assert planned[0] == ("trial", "create")
     assert {one["target"].partition("/")[0] for one in answer.of("planned_change")} == {"trial"}
@@ -85,32 +77,32 @@ def test_its_stream_has_the_plan_the_steps_and_one_summary(there: World) -> None
     assert ENGINE_KEY not in answer.out
 
 
-def test_destroying_it_takes_it_out_of_the_file_again(there: World, lab: Path) -> None:
-    assert there.command(*CLONE, "--yes").code == 0
-    there.command("destroy", "trial", "--yes", "--lab", "homelab")
+def test_destroying_it_takes_it_out_of_the_file_again(up: World, lab: Path) -> None:
+    assert up.command(*CLONE, "--yes").code == 0
+    up.command("destroy", "trial", "--yes", "--lab", "homelab")
     assert lab.read_text() == FILE
-    assert {*there.host.containers} == {"llama", "gateway"}
-    assert there.command("plan", "--detailed-exitcode").code == 0
-    assert there.command("destroy", "gateway", "--yes", "--lab", "homelab").code == 0
+    assert {*up.host.containers} == {"llama", "gateway"}
+    assert up.command("plan", "--detailed-exitcode").code == 0
+    assert up.command("destroy", "gateway", "--yes", "--lab", "homelab").code == 0
     assert lab.read_text() == FILE, "what is no copy stays"
 
 
-def test_a_copy_that_fails_its_proof_stays_and_how_to_take_it_away_is_said(there: World, lab: Path) -> None:
-    others = state_of(there, "llama", "gateway")
-    there.failures["site.yml"] = (PROOF,)
-    assert there.command(*CLONE, "--yes").ended(3) == there.snapshot
+def test_a_copy_that_fails_its_proof_stays_and_how_to_take_it_away_is_said(up: World, lab: Path) -> None:
+    others = state_of(up, "llama", "gateway")
+    up.failures["site.yml"] = (PROOF,)
+    assert up.command(*CLONE, "--yes").ended(3) == up.snapshot
     assert lab.read_text() == WITH_COPY
-    assert state_of(there, "llama", "gateway") == others
+    assert state_of(up, "llama", "gateway") == others
 
 
 @pytest.mark.parametrize(("code", "line"), CASES["what cannot be is refused and nothing touched"])
-def test_what_cannot_be_is_refused_and_nothing_touched(there: World, lab: Path, code: int, line: str) -> None:
-    there.host.create(Instance("theirs", "box", "", "debian/12"))
-    there.host.create(Instance("orphan", "box", "homelab", "debian/12"))
-    before = state_of(there, *there.host.containers)
-    assert there.command("clone", *line.split(), "--yes").ended(code) == there.snapshot
+def test_what_cannot_be_is_refused_and_nothing_touched(up: World, lab: Path, code: int, line: str) -> None:
+    up.host.create(Instance("theirs", "box", "", "debian/12"))
+    up.host.create(Instance("orphan", "box", "homelab", "debian/12"))
+    before = state_of(up, *up.host.containers)
+    assert up.command("clone", *line.split(), "--yes").ended(code) == up.snapshot
     assert lab.read_text() == FILE
-    assert state_of(there, *there.host.containers) == before
+    assert state_of(up, *up.host.containers) == before
 
 
 def test_a_container_that_is_not_there_yet_cannot_be_copied(world: World, lab: Path) -> None:
@@ -118,49 +110,49 @@ def test_a_container_that_is_not_there_yet_cannot_be_copied(world: World, lab: P
     assert (lab.read_text(), world.host.containers) == (FILE, {})
 
 
-def test_what_only_one_can_have_the_copy_gets_otherwise_and_that_is_said(there: World, lab: Path) -> None:
+def test_what_only_one_can_have_the_copy_gets_otherwise_and_that_is_said(up: World, lab: Path) -> None:
     lab.write_text(FILE.replace("model: tiny,", "expose: lan, model: tiny,"))
-    assert there.command("up", "--yes").code == 0
-    assert there.command(*CLONE, "--yes").ended(0) == there.snapshot
-    kinds = {name: [one.kind for one in there.host.containers[name].instance.devices] for name in ("llama", "trial")}
+    assert up.command("up", "--yes").code == 0
+    assert up.command(*CLONE, "--yes").ended(0) == up.snapshot
+    kinds = {name: [one.kind for one in up.host.containers[name].instance.devices] for name in ("llama", "trial")}
     assert ("publish" in kinds["llama"], "publish" in kinds["trial"]) == (True, False)
     assert "parallel: 2, expose: host, model: tiny" in lab.read_text()
 
 
-def test_a_service_that_takes_turns_is_not_copied(there: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_takes_turns_is_not_copied(up: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROVISION_SECRET_SHARE_BOX", "a-key-of-all-members-0123456789")
     share = FILE.replace("incus: local", "incus: local, share: [[llama/llama_cpp, code/llama_cpp]]").replace(
         "  gateway:\n", "  code: { services: { llama_cpp: { model: tiny } } }\n  gateway:\n"
     )
     lab.write_text(share)
-    assert there.command(*CLONE, "--yes").ended(4) == there.snapshot
+    assert up.command(*CLONE, "--yes").ended(4) == up.snapshot
     assert lab.read_text() == share
 
 
-def test_a_card_is_given_to_the_copy_once_nothing_would_be_loaded_as_in_the_original(there: World, lab: Path) -> None:
-    there.host.graphics = (RTX_3060,)
+def test_a_card_is_given_to_the_copy_once_nothing_would_be_loaded_as_in_the_original(up: World, lab: Path) -> None:
+    up.host.graphics = (RTX_3060,)
     lab.write_text(FILE.replace("  llama:\n", "  llama:\n    gpu: any\n"))
-    assert there.command("up", "--yes").code == 0
+    assert up.command("up", "--yes").code == 0
     had: list[bool] = []
-    script = there.host.programs["sh"]
+    script = up.host.programs["sh"]
 
     def look(container: Any, *rest: Any) -> Any:
         had.append(any(device.kind == "gpu" for device in container.instance.devices))
         return script(container, *rest)
 
-    there.host.programs["sh"] = look
-    assert there.command(*CLONE, "--yes").code == 0
+    up.host.programs["sh"] = look
+    assert up.command(*CLONE, "--yes").code == 0
     assert had == [False]
-    assert any(device.kind == "gpu" for device in there.host.containers["trial"].instance.devices)
+    assert any(device.kind == "gpu" for device in up.host.containers["trial"].instance.devices)
 
 
-def test_a_card_that_only_one_may_have_is_not_shared_with_a_copy(there: World, lab: Path) -> None:
-    there.host.graphics = (RTX_3060,)
+def test_a_card_that_only_one_may_have_is_not_shared_with_a_copy(up: World, lab: Path) -> None:
+    up.host.graphics = (RTX_3060,)
     own = FILE.replace("  llama:\n", "  llama:\n    gpu: { vendor: nvidia, sharing: exclusive }\n")
     lab.write_text(own)
-    assert there.command("up", "--yes").code == 0
-    assert there.command(*CLONE, "--yes").ended(4) == there.snapshot
-    assert (lab.read_text(), "trial" in there.host.containers) == (own, False)
+    assert up.command("up", "--yes").code == 0
+    assert up.command(*CLONE, "--yes").ended(4) == up.snapshot
+    assert (lab.read_text(), "trial" in up.host.containers) == (own, False)
 
 
 def no_room(world: World) -> None:
@@ -177,51 +169,51 @@ def no_keys(world: World) -> None:
 
 @pytest.mark.parametrize(("spoil", "code"), [(no_room, 1), (no_snapshot, 4), (no_keys, 1)])
 def test_where_a_host_cannot_nothing_of_the_copy_is_left(
-    there: World, lab: Path, spoil: Callable[[World], None], code: int
+    up: World, lab: Path, spoil: Callable[[World], None], code: int
 ) -> None:
-    spoil(there)
-    assert there.command(*CLONE, "--yes").ended(code) == there.snapshot
-    assert "trial" not in there.host.containers
+    spoil(up)
+    assert up.command(*CLONE, "--yes").ended(code) == up.snapshot
+    assert "trial" not in up.host.containers
     assert lab.read_text() == FILE
-    assert there.command("plan", "--detailed-exitcode").code == 0
+    assert up.command("plan", "--detailed-exitcode").code == 0
 
 
-def test_a_file_that_was_changed_meanwhile_is_not_written_over(there: World, lab: Path) -> None:
-    script = there.host.programs["sh"]
+def test_a_file_that_was_changed_meanwhile_is_not_written_over(up: World, lab: Path) -> None:
+    script = up.host.programs["sh"]
 
     def edit(*rest: Any) -> Any:
         lab.write_text(FILE + "# mine\n")
         return script(*rest)
 
-    there.host.programs["sh"] = edit
-    assert there.command(*CLONE, "--yes").ended(64) == there.snapshot
+    up.host.programs["sh"] = edit
+    assert up.command(*CLONE, "--yes").ended(64) == up.snapshot
     assert lab.read_text() == FILE + "# mine\n"
-    assert "trial" not in there.host.containers
+    assert "trial" not in up.host.containers
 
 
 def test_what_was_measured_of_both_is_held_against_each_other_also_once_the_copy_is_gone(
-    there: World, monkeypatch: pytest.MonkeyPatch
+    up: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_benching, "SPREAD_S", 0.0)
-    assert there.command(*CLONE, "--yes").code == 0
-    there.per_s = 100.0
-    assert there.command("bench", "llama", "--kind", "engine", "--trials", "10", "--yes").code == 0
-    there.per_s = 50.0
-    assert there.command("bench", "trial", "--kind", "engine", "--trials", "10", "--yes").code == 0
-    compared = there.done("bench", "--compare", "llama", "trial", "--json")
+    assert up.command(*CLONE, "--yes").code == 0
+    up.per_s = 100.0
+    assert up.command("bench", "llama", "--kind", "engine", "--trials", "10", "--yes").code == 0
+    up.per_s = 50.0
+    assert up.command("bench", "trial", "--kind", "engine", "--trials", "10", "--yes").code == 0
+    compared = up.done("bench", "--compare", "llama", "trial", "--json")
     (result,) = compared.of("result")
     assert {one["name"]: round(one["times"], 1) for one in result["compared"]} == {"pp512": 0.5, "tg128": 0.5}
-    told = there.command("bench", "--compare", "llama", "trial").out
-    assert told == there.snapshot
-    assert there.command("destroy", "trial", "--yes", "--lab", "homelab").code == 0
+    told = up.command("bench", "--compare", "llama", "trial").out
+    assert told == up.snapshot
+    assert up.command("destroy", "trial", "--yes", "--lab", "homelab").code == 0
     for words in (
         ("--compare", "llama", "trial"),
         ("llama", "--compare", "last", "trial/llama_cpp"),
         ("llama", "--compare", "1", "trial:1"),
         ("--compare", "llama:last", "trial:last"),
     ):
-        assert there.command("bench", *words).out == told, words
+        assert up.command("bench", *words).out == told, words
     for word in ("nobody", "trial:2", "trial:accepted", "trial:", ":1", "1", "last"):
-        refused = there.command("bench", "--compare", "llama", word)
+        refused = up.command("bench", "--compare", "llama", word)
         assert (refused.code, f"Unable to compare {word}" in refused.err) == (64, True), word
-    assert there.command("bench", "--history").code == 64
+    assert up.command("bench", "--history").code == 64

@@ -25,14 +25,12 @@ def shell(answer: Execution) -> object:
     return program
 
 
-def test_doctor_warns_and_exits_with_0(world: World) -> None:
-    world.command("up", "--yes")
-    world.host.programs["sh"] = shell(Execution(0, ANSWER.encode(), b""))  # type: ignore[assignment]
-    assert world.command("doctor").ended(0) == world.snapshot
+def test_doctor_warns_and_exits_with_0(up: World) -> None:
+    up.host.programs["sh"] = shell(Execution(0, ANSWER.encode(), b""))  # type: ignore[assignment]
+    assert up.command("doctor").ended(0) == up.snapshot
 
 
-def test_one_that_cannot_be_asked_is_told_and_hides_nothing(world: World) -> None:
-    world.command("up", "--yes")
-    world.host.programs["sh"] = shell(Execution(100, b"", b"E: broken"))  # type: ignore[assignment]
-    answer = world.done("doctor", "--json")
+def test_one_that_cannot_be_asked_is_told_and_hides_nothing(up: World) -> None:
+    up.host.programs["sh"] = shell(Execution(100, b"", b"E: broken"))  # type: ignore[assignment]
+    answer = up.done("doctor", "--json")
     assert [one["details"] for one in answer.of("diagnostic")] == ["E: broken", "E: broken"]

@@ -12,18 +12,12 @@ from tests.raising import raising
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World
 
 
-@pytest.fixture
-def lab_there(world: World) -> World:
-    assert world.command("up", "--yes").code == 0
-    return world
-
-
 def files(folder: Path) -> set[str]:
     return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
 
 
-def test_the_folder_is_whole(lab_there: World, tmp_path: Path) -> None:
-    assert lab_there.command("eject", "out").ended(0) == lab_there.snapshot
+def test_the_folder_is_whole(up: World, tmp_path: Path) -> None:
+    assert up.command("eject", "out").ended(0) == up.snapshot
     made = files(tmp_path / "out")
     wanted = {"ansible.cfg", "hosts.yml", "site.yml", "verify.yml", "containers.yml", "README.md", "requirements.txt"}
     assert wanted | {"host_vars/llama.yml", "host_vars/gateway.yml"} <= made
@@ -47,58 +41,58 @@ def test_the_folder_is_whole(lab_there: World, tmp_path: Path) -> None:
     assert folders == ["/opt/llama_cpp", str(Path(variables["llama_cpp_model"]).parents[1])]
 
 
-def test_no_value_of_a_secret_is_in_it(lab_there: World, tmp_path: Path) -> None:
-    assert lab_there.command("eject", "out").code == 0
+def test_no_value_of_a_secret_is_in_it(up: World, tmp_path: Path) -> None:
+    assert up.command("eject", "out").code == 0
     texts = [(tmp_path / "out" / one).read_bytes() for one in files(tmp_path / "out")]
     assert not [text for text in texts if ENGINE_KEY.encode() in text or GATEWAY_KEY.encode() in text]
     assert any(b"PROVISION_SECRET_GATEWAY_KEY" in text for text in texts)
 
 
-def test_no_secret_needs_a_value(lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_needs_a_value(up: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ENGINE_KEY", "GATEWAY_KEY"):
         monkeypatch.delenv(f"PROVISION_SECRET_{name}")
-    assert lab_there.command("eject", "out").code == 0
+    assert up.command("eject", "out").code == 0
     assert (tmp_path / "out/hosts.yml").exists()
 
 
-def test_an_empty_folder_is_filled(lab_there: World, tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled(up: World, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     before = folder.stat().st_ino
-    assert lab_there.command("eject", "out").code == 0
+    assert up.command("eject", "out").code == 0
     assert (folder / "site.yml").exists()
     assert folder.stat().st_ino == before, "somebody may stand in it"
 
 
-def test_as_data(lab_there: World, tmp_path: Path) -> None:
-    (result,) = lab_there.command("eject", "out", "homelab.yml", "--json").of("result")
+def test_as_data(up: World, tmp_path: Path) -> None:
+    (result,) = up.command("eject", "out", "homelab.yml", "--json").of("result")
     assert set(result["files"]) == files(tmp_path / "out")
 
 
-def test_what_is_there_is_never_touched(lab_there: World, tmp_path: Path) -> None:
+def test_what_is_there_is_never_touched(up: World, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("out", "file", "no/out"):
-        assert lab_there.command("eject", name).ended(4) == lab_there.snapshot
+        assert up.command("eject", name).ended(4) == up.snapshot
     assert files(tmp_path / "out") == {"mine"}
 
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_nothing_half_made_is_left(
-    lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+    up: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
 ) -> None:
     monkeypatch.setattr(shutil, "copytree", raising(OSError(28, "No space left on device")))
     if is_there:
         (tmp_path / "out").mkdir()
     before = sorted(one.name for one in tmp_path.iterdir())
-    assert lab_there.command("eject", "out").ended(1) == lab_there.snapshot
+    assert up.command("eject", "out").ended(1) == up.snapshot
     assert sorted(one.name for one in tmp_path.iterdir()) == before
     assert files(tmp_path / "out") == set()
 
 
 def test_what_was_moved_into_a_folder_goes_back_when_the_rest_cannot(
-    lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    up: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "out").mkdir()
     rename = Path.rename
@@ -109,7 +103,7 @@ def test_what_was_moved_into_a_folder_goes_back_when_the_rest_cannot(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", full)
-    assert lab_there.command("eject", "out").ended(1) == lab_there.snapshot
+    assert up.command("eject", "out").ended(1) == up.snapshot
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -30,10 +30,9 @@ def hangs(_found: Execution) -> Execution:
     raise ProviderError("Unable to run python3 in container llama", details="It was killed after 30 s.")
 
 
-def test_status_tells_of_the_others_when_one_does_not_answer(world: World) -> None:
-    world.command("up", "--yes")
-    hostile(world, "llama", hangs)
-    answer = world.command("status", "--json")
+def test_status_tells_of_the_others_when_one_does_not_answer(up: World) -> None:
+    hostile(up, "llama", hangs)
+    answer = up.command("status", "--json")
     drift = {one["name"]: one["drift"] for one in answer.of("container")}
     assert drift["gateway"] == []
     assert drift["llama"] == [
@@ -43,18 +42,16 @@ def test_status_tells_of_the_others_when_one_does_not_answer(world: World) -> No
 
 
 @pytest.mark.parametrize("verb", [("plan",), ("up", "--yes"), ("verify",)])
-def test_nothing_is_begun_on_the_word_of_one_that_does_not_answer(world: World, verb: Sequence[str]) -> None:
-    world.command("up", "--yes")
-    hostile(world, "llama", hangs)
-    played = len(world.played)
-    assert world.command(*verb).ended(1) == world.snapshot
-    assert len(world.played) == played
+def test_nothing_is_begun_on_the_word_of_one_that_does_not_answer(up: World, verb: Sequence[str]) -> None:
+    hostile(up, "llama", hangs)
+    played = len(up.played)
+    assert up.command(*verb).ended(1) == up.snapshot
+    assert len(up.played) == played
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
-def test_what_a_container_says_steers_nothing_and_fills_nothing(world: World, form: Sequence[str]) -> None:
-    world.command("up", "--yes")
-    plain = world.command("plan", *form, on_terminal=True)
+def test_what_a_container_says_steers_nothing_and_fills_nothing(up: World, form: Sequence[str]) -> None:
+    plain = up.command("plan", *form, on_terminal=True)
     words = f"\x1b]0;mine\x07\x9b2J\u202e{'x' * 4000} @octocat"
 
     def lies(found: Execution) -> Execution:
@@ -64,8 +61,8 @@ def test_what_a_container_says_steers_nothing_and_fills_nothing(world: World, fo
             answer["stamps"] = {role: {**stamp, "changed": changed} for role, stamp in answer["stamps"].items()}
         return Execution(0, json.dumps(answer).encode(), b"")
 
-    hostile(world, "llama", lies)
-    answer = world.command("plan", *form, on_terminal=True)
+    hostile(up, "llama", lies)
+    answer = up.command("plan", *form, on_terminal=True)
     assert answer.code == plain.code == 0
     assert "x" * 100 in answer.out
     assert not {"\x07", "\x9b", "\u202e"} & set(answer.out)

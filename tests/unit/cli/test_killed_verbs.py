@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.fake import FakeProvider
-from provisioner.values.state import Instance, Snapshot, Status
+from provisioner.values.state import Instance, Status
 from tests.unit.cli.conftest import World
 
 
@@ -52,40 +52,15 @@ class Mortal(FakeProvider):
             self.start(instance)
         return self.containers[instance.name].instance
 
-    def snapshot(self, instance: Instance, name: str) -> Snapshot:
-        """One step."""
-        made: Snapshot = self.death(lambda: super(Mortal, self).snapshot(instance, name))
-        return made
 
-    def clone(self, instance: Instance, name: str) -> Instance:
-        """One step."""
-        made: Instance = self.death(lambda: super(Mortal, self).clone(instance, name))
-        return made
+def one_step(name: str) -> Callable[..., Any]:
+    """A method of the driver as one step, before or after which the run may be killed."""
+    method: Callable[..., Any] = getattr(FakeProvider, name)
+    return lambda host, *arguments, **named: host.death(lambda: method(host, *arguments, **named))
 
-    def start(self, instance: Instance) -> None:
-        """One step."""
-        self.death(lambda: super(Mortal, self).start(instance))
 
-    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
-        """One step."""
-        self.death(lambda: super(Mortal, self).stop(instance, timeout_s))
-
-    def delete(self, instance: Instance) -> None:
-        """One step."""
-        self.death(lambda: super(Mortal, self).delete(instance))
-
-    def create_lock(self, name: str, properties: Any) -> bool:
-        """One step."""
-        made: bool = self.death(lambda: super(Mortal, self).create_lock(name, properties))
-        return made
-
-    def delete_volume(self, volume: str) -> None:
-        """One step."""
-        self.death(lambda: super(Mortal, self).delete_volume(volume))
-
-    def delete_lock(self, name: str) -> None:
-        """One step."""
-        self.death(lambda: super(Mortal, self).delete_lock(name))
+for step_name in ("snapshot", "clone", "start", "stop", "delete", "create_lock", "delete_volume", "delete_lock"):
+    setattr(Mortal, step_name, one_step(step_name))
 
 
 @pytest.fixture

@@ -53,10 +53,9 @@ def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None
     assert world.command("up").printed == world.snapshot
 
 
-def test_a_host_that_goes_on_talking_opens_no_display_again(world: World) -> None:
-    assert world.command("up", "--yes").code == 0
+def test_a_host_that_goes_on_talking_opens_no_display_again(up: World) -> None:
     before = threading.active_count()
-    world.host.on_progress("llama", "unpack image debian/12")
+    up.host.on_progress("llama", "unpack image debian/12")
     assert threading.active_count() == before
 
 
@@ -220,39 +219,36 @@ def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
     assert world.command("status").printed == world.snapshot
 
 
-def test_a_busy_service_is_healthy_and_no_reason_to_do_anything(world: World) -> None:
-    world.command("up", "--yes")
-    world.played.clear()
-    world.healths["llama/llama_cpp"] = "busy"
-    assert world.command("status").printed == world.snapshot
-    seen = {one["name"]: one for one in world.command("status", "--json").of("container")}
+def test_a_busy_service_is_healthy_and_no_reason_to_do_anything(up: World) -> None:
+    up.played.clear()
+    up.healths["llama/llama_cpp"] = "busy"
+    assert up.command("status").printed == up.snapshot
+    seen = {one["name"]: one for one in up.command("status", "--json").of("container")}
     healths = [(one["health"], one["healthy"]) for name in ("llama", "gateway") for one in seen[name]["services"]]
     assert healths == [("busy", True), ("healthy", True)]
-    assert world.command("plan", "--detailed-exitcode").code == 0
-    assert world.command("up", "--yes").ended(0) == world.snapshot
-    assert world.played == []
-    assert all(one.instance.snapshots == () for one in world.host.containers.values())
+    assert up.command("plan", "--detailed-exitcode").code == 0
+    assert up.command("up", "--yes").ended(0) == up.snapshot
+    assert up.played == []
+    assert all(one.instance.snapshots == () for one in up.host.containers.values())
 
 
-def test_one_that_does_not_answer_is_unhealthy_and_configured_again(world: World) -> None:
-    world.command("up", "--yes")
-    world.healths["llama/llama_cpp"] = "timed out"
-    seen = {one["name"]: one for one in world.command("status", "--json").of("container")}
+def test_one_that_does_not_answer_is_unhealthy_and_configured_again(up: World) -> None:
+    up.healths["llama/llama_cpp"] = "timed out"
+    seen = {one["name"]: one for one in up.command("status", "--json").of("container")}
     (service,) = seen["llama"]["services"]
     assert (service["health"], service["healthy"]) == ("unhealthy", False)
-    assert world.command("plan", "--detailed-exitcode").code == 2
+    assert up.command("plan", "--detailed-exitcode").code == 2
 
 
 @pytest.mark.parametrize("state", ["not there", "failed", "inactive", "stopped"])
-def test_nothing_is_said_to_compute_where_nothing_runs(world: World, state: str) -> None:
-    world.command("up", "--yes")
-    world.units["llama/llama_cpp"] = state
+def test_nothing_is_said_to_compute_where_nothing_runs(up: World, state: str) -> None:
+    up.units["llama/llama_cpp"] = state
     if state == "stopped":
-        world.command("down", "--yes")
-    seen = {one["name"]: one for one in world.command("status", "--json").of("container")}
+        up.command("down", "--yes")
+    seen = {one["name"]: one for one in up.command("status", "--json").of("container")}
     (service,) = seen["llama"]["services"]
     assert (service["processor"], service["why"]) == ("", "")
-    row = next(line.split() for line in world.command("status").out.splitlines() if line.startswith("llama"))
+    row = next(line.split() for line in up.command("status").out.splitlines() if line.startswith("llama"))
     assert "CPU" not in row
 
 
@@ -295,51 +291,46 @@ def test_status_says_cpu_where_no_device_was_asked_for_and_nothing_where_nobody_
     assert "Devices:" not in world.command("status").out
 
 
-def test_status_as_json_has_a_line_for_each_container_and_its_drift(world: World, lab: Path) -> None:
-    world.command("up", "--yes")
+def test_status_as_json_has_a_line_for_each_container_and_its_drift(up: World, lab: Path) -> None:
     lab.write_text(lab.read_text().replace("  llama:\n", "  llama:\n    cpu: 1\n"))
-    answer = world.command("status", "--json")
+    answer = up.command("status", "--json")
     assert is_stream(answer.events, 0)
     assert [line["name"] for line in answer.of("container")] == ["gateway", "llama"]
     drift = answer.of("drift")
     assert drift == [{"type": "drift", "target": "llama", "changes": ["cpu"]}]
 
 
-def test_what_is_no_longer_in_the_file_is_an_orphan(world: World, lab: Path) -> None:
-    world.command("up", "--yes")
+def test_what_is_no_longer_in_the_file_is_an_orphan(up: World, lab: Path) -> None:
     lab.write_text(lab.read_text().partition("  gateway:")[0])
-    assert world.command("plan").printed == world.snapshot
-    assert world.command("status", "--json").of("orphan") == [{"type": "orphan", "target": "gateway", "host": "box"}]
-    world.command("up", "--yes")
-    assert running(world) == CONTAINERS
+    assert up.command("plan").printed == up.snapshot
+    assert up.command("status", "--json").of("orphan") == [{"type": "orphan", "target": "gateway", "host": "box"}]
+    up.command("up", "--yes")
+    assert running(up) == CONTAINERS
 
 
-def test_verify_exits_3_with_findings(world: World) -> None:
-    world.command("up", "--yes")
-    assert world.command("verify").code == 0
-    world.failures["verify.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "verify | Complete", "no answer"),)
-    assert world.command("verify").ended(3) == world.snapshot
-    assert world.command("verify", "--detailed-exitcode").code == 3
-    assert is_stream(world.command("verify", "--json").events, 3)
+def test_verify_exits_3_with_findings(up: World) -> None:
+    assert up.command("verify").code == 0
+    up.failures["verify.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "verify | Complete", "no answer"),)
+    assert up.command("verify").ended(3) == up.snapshot
+    assert up.command("verify", "--detailed-exitcode").code == 3
+    assert is_stream(up.command("verify", "--json").events, 3)
 
 
-def test_verify_tells_pending_changes_when_asked(world: World, lab: Path) -> None:
-    world.command("up", "--yes")
+def test_verify_tells_pending_changes_when_asked(up: World, lab: Path) -> None:
     lab.write_text(lab.read_text().replace("  llama:\n", "  llama:\n    cpu: 1\n"))
-    assert world.command("verify").code == 0
-    assert world.command("verify", "--detailed-exitcode").code == 2
+    assert up.command("verify").code == 0
+    assert up.command("verify", "--detailed-exitcode").code == 2
 
 
-def test_down_stops_and_up_starts_again(world: World) -> None:
-    world.command("up", "--yes")
-    assert world.command("down").code == 4
-    assert running(world) == CONTAINERS
-    assert world.command("down", "--yes").code == 0
-    assert set(world.host.containers) == CONTAINERS
-    assert running(world) == set()
-    assert world.command("down").printed == world.snapshot
-    assert world.command("up", "--yes").code == 0
-    assert running(world) == CONTAINERS
+def test_down_stops_and_up_starts_again(up: World) -> None:
+    assert up.command("down").code == 4
+    assert running(up) == CONTAINERS
+    assert up.command("down", "--yes").code == 0
+    assert set(up.host.containers) == CONTAINERS
+    assert running(up) == set()
+    assert up.command("down").printed == up.snapshot
+    assert up.command("up", "--yes").code == 0
+    assert running(up) == CONTAINERS
 
 
 @pytest.mark.parametrize(
@@ -356,48 +347,44 @@ def test_down_stops_and_up_starts_again(world: World) -> None:
         (("--yes", "--lab", "homelab", "--json"), None, 0),
     ],
 )
-def test_destroy_needs_the_labs_name(world: World, arguments: tuple[str, ...], typed: str | None, code: int) -> None:
-    world.command("up", "--yes")
-    assert world.command("destroy", *arguments, typed=typed).code == code
-    assert set(world.host.containers) == (set() if code == 0 else CONTAINERS)
+def test_destroy_needs_the_labs_name(up: World, arguments: tuple[str, ...], typed: str | None, code: int) -> None:
+    assert up.command("destroy", *arguments, typed=typed).code == code
+    assert set(up.host.containers) == (set() if code == 0 else CONTAINERS)
 
 
 def test_destroy_of_nothing_says_so(world: World) -> None:
     assert world.command("destroy").ended(0) == world.snapshot
 
 
-def test_destroy_can_name_an_orphan_and_refuses_a_typo(world: World, lab: Path) -> None:
-    world.command("up", "--yes")
+def test_destroy_can_name_an_orphan_and_refuses_a_typo(up: World, lab: Path) -> None:
     lab.write_text(lab.read_text().partition("  gateway:")[0])
-    assert world.command("destroy", "gatevay", "--yes", "--lab", "homelab").code == 64
-    assert set(world.host.containers) == CONTAINERS
-    assert world.command("destroy", "gateway", "--yes", "--lab", "homelab").code == 0
-    assert set(world.host.containers) == {"llama"}
+    assert up.command("destroy", "gatevay", "--yes", "--lab", "homelab").code == 64
+    assert set(up.host.containers) == CONTAINERS
+    assert up.command("destroy", "gateway", "--yes", "--lab", "homelab").code == 0
+    assert set(up.host.containers) == {"llama"}
 
 
-def test_destroy_and_down_from_another_folder_leave_what_their_file_does_not_name(world: World, lab: Path) -> None:
-    world.command("up", "--yes")
+def test_destroy_and_down_from_another_folder_leave_what_their_file_does_not_name(up: World, lab: Path) -> None:
     lab.write_text(lab.read_text().partition("  gateway:")[0])
-    assert world.command("down", "--yes").code == 0
-    assert running(world) == {"gateway"}
-    answer = world.done("destroy", "--yes", "--lab", "homelab")
-    assert set(world.host.containers) == {"gateway"}
-    assert answer.printed == world.snapshot
-    again = world.command("destroy", "--yes", "--lab", "homelab", "--json")
+    assert up.command("down", "--yes").code == 0
+    assert running(up) == {"gateway"}
+    answer = up.done("destroy", "--yes", "--lab", "homelab")
+    assert set(up.host.containers) == {"gateway"}
+    assert answer.printed == up.snapshot
+    again = up.command("destroy", "--yes", "--lab", "homelab", "--json")
     assert [line["target"] for line in again.of("orphan")] == ["gateway"]
-    assert set(world.host.containers) == {"gateway"}
-    assert world.command("destroy", "--prune", "--yes", "--lab", "homelab").code == 0
-    assert set(world.host.containers) == set()
+    assert set(up.host.containers) == {"gateway"}
+    assert up.command("destroy", "--prune", "--yes", "--lab", "homelab").code == 0
+    assert set(up.host.containers) == set()
 
 
-def test_a_container_that_was_moved_out_of_reach_is_not_missing(world: World) -> None:
-    world.command("up", "--yes")
-    del world.host.containers["gateway"]
-    world.host.elsewhere["gateway"] = "in project attic"
-    assert world.command("up", "--yes").ended(4) == world.snapshot
-    assert world.command("status").printed == world.snapshot
-    assert world.command("verify").ended(3) == world.snapshot
-    assert world.command("destroy", "--yes", "--lab", "homelab").printed == world.snapshot
+def test_a_container_that_was_moved_out_of_reach_is_not_missing(up: World) -> None:
+    del up.host.containers["gateway"]
+    up.host.elsewhere["gateway"] = "in project attic"
+    assert up.command("up", "--yes").ended(4) == up.snapshot
+    assert up.command("status").printed == up.snapshot
+    assert up.command("verify").ended(3) == up.snapshot
+    assert up.command("destroy", "--yes", "--lab", "homelab").printed == up.snapshot
 
 
 def test_a_missing_image_hides_nothing_else_that_is_in_the_way(

@@ -19,9 +19,8 @@ def listed(world: World, file: Path = Path("homelab.yml")) -> Listing:
     return listing(open_lab(file, needs="none"), {"box": world.host})
 
 
-def test_containers_stand_in_the_groups_of_what_they_are(world: World) -> None:
-    assert world.command("up", "--yes").code == 0
-    found = listed(world)
+def test_containers_stand_in_the_groups_of_what_they_are(up: World) -> None:
+    found = listed(up)
     assert found.groups == {
         "containers": ("gateway", "llama"),
         "lab_homelab": ("gateway", "llama"),
@@ -32,15 +31,14 @@ def test_containers_stand_in_the_groups_of_what_they_are(world: World) -> None:
     assert found.missing == ()
     llama = found.variables["llama"]
     assert llama["ansible_connection"] == "fake"
-    assert llama["provision_address"] == world.host.address("llama")
+    assert llama["provision_address"] == up.host.address("llama")
     assert llama["llama_cpp_context"] == 4096
 
 
-def test_secrets_are_none_of_its_values(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert world.command("up", "--yes").code == 0
+def test_secrets_are_none_of_its_values(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ENGINE_KEY", "GATEWAY_KEY"):
         monkeypatch.delenv(f"PROVISION_SECRET_{name}")
-    found = listed(world)
+    found = listed(up)
     assert isinstance(found.variables["llama"]["llama_cpp_api_key"], Secret)
     assert set(secrets_of([dict(found.variables)])) == {"engine_key", "gateway_key"}
     assert "canary" not in repr(found)
@@ -57,9 +55,8 @@ def test_a_container_that_is_not_there_is_told_and_nothing_of_it_made_up(world: 
     assert [name for name, members in half.groups.items() if "gateway" in members] == ["not_there"]
 
 
-def test_the_key_by_which_ansible_knows_the_file_is_nobody_else_s_business(world: World) -> None:
-    assert world.command("up", "--yes").code == 0
+def test_the_key_by_which_ansible_knows_the_file_is_nobody_else_s_business(up: World) -> None:
     Path("homelab.yml").write_text(WITH_THE_KEY, encoding="utf-8")
-    assert world.command("plan", "--detailed-exitcode").code == 0
+    assert up.command("plan", "--detailed-exitcode").code == 0
     Path("homelab.yml").write_text(WITH_THE_KEY.replace("inference.lab", "inference.other"), encoding="utf-8")
-    assert world.command("validate").ended(64) == world.snapshot
+    assert up.command("validate").ended(64) == up.snapshot

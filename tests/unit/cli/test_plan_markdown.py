@@ -19,14 +19,12 @@ def test_warnings_do_not_get_into_the_markdown(world: World, lab: Path) -> None:
     assert world.command("plan", "--markdown").ended(0) == world.snapshot
 
 
-def test_a_lab_that_is_as_its_file_says_has_no_table(world: World) -> None:
-    assert world.command("up", "--yes").code == 0
-    assert world.command("plan", "--markdown", "--detailed-exitcode").ended(0) == world.snapshot
+def test_a_lab_that_is_as_its_file_says_has_no_table(up: World) -> None:
+    assert up.command("plan", "--markdown", "--detailed-exitcode").ended(0) == up.snapshot
 
 
-def test_what_is_replaced_is_said_to_be_lost(world: World) -> None:
-    assert world.command("up", "--yes").code == 0
-    assert world.command("plan", "--markdown", "--replace", "llama").printed == world.snapshot
+def test_what_is_replaced_is_said_to_be_lost(up: World) -> None:
+    assert up.command("plan", "--markdown", "--replace", "llama").printed == up.snapshot
 
 
 def test_markdown_and_json_at_once_are_wrong_usage(world: World) -> None:

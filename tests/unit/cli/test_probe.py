@@ -12,14 +12,6 @@ from provisioner.workflow import engine_pauses
 from tests.unit.cli.conftest import FILE, World
 
 
-@pytest.fixture
-def up(world: World) -> World:
-    """The lab, brought up."""
-    assert world.command("up", "--yes").code == 0
-    world.questions.clear()
-    return world
-
-
 @pytest.mark.parametrize("ceiling", [4096, 20_000, 131_072])
 def test_the_longest_context_that_answers_is_found(up: World, ceiling: int) -> None:
     up.ceiling = ceiling

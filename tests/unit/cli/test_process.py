@@ -8,7 +8,10 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -34,40 +37,33 @@ def provision(*arguments: str, folder: Path, **variables: str) -> subprocess.Com
     )
 
 
+@contextmanager
+def waiting(lab: Path, number: signal.Signals, handler: Any) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """The command while it waits, and its output; it inherits what is done with the signal."""
+    former = signal.signal(number, handler)
+    command = (sys.executable, "-c", WAITING, "validate", "--json")
+    try:
+        begun = awaited_at_end(subprocess.Popen(command, cwd=lab.parent, stdout=subprocess.PIPE, text=True))
+    finally:
+        signal.signal(number, former)
+    with begun as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        yield process, process.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_130_and_a_summary(lab: Path, number: signal.Signals) -> None:
     # Tests that run in the background ignore some signals, and their children would inherit that.
-    heard = signal.signal(number, signal.default_int_handler)
-    try:
-        waiting = awaited_at_end(
-            subprocess.Popen(
-                (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
-            )
-        )
-    finally:
-        signal.signal(number, heard)
-    with waiting as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
+    with waiting(lab, number, signal.default_int_handler) as (process, output):
         process.send_signal(number)
-        lines = process.stdout.read().splitlines()
+        lines = output.read().splitlines()
     assert process.returncode == 130
     assert '"exit_code": 130' in lines[-1]
 
 
 def test_nohup_means_that_a_closed_terminal_ends_nothing(lab: Path) -> None:
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        waiting = awaited_at_end(
-            subprocess.Popen(
-                (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
-            )
-        )
-    finally:
-        signal.signal(signal.SIGHUP, former)
-    with waiting as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
+    with waiting(lab, signal.SIGHUP, signal.SIG_IGN) as (process, _):
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
         process.kill()
     ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn"))
@@ -139,22 +135,6 @@ def test_colour_is_for_terminals_that_want_it(
     assert b"Unable to read none.yml" in said
     assert (b"\033[" in said) is is_coloured
     assert b"\033[" not in provision("validate", "none.yml", folder=lab.parent).stderr.encode()
-
-
-def test_help_of_the_whole_imports_no_verb() -> None:
-    program = (
-        "import sys\n"
-        "from provisioner.cli.app import run\n"
-        "code = run(['--help'])\n"
-        "print(*sorted(sys.modules), file=sys.stderr)\n"
-        "sys.exit(code)\n"
-    )
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=120)
-    imported = set(done.stderr.split())
-    assert "provisioner.cli.app" in imported
-    assert imported.isdisjoint(
-        {"provisioner.cli.life", "provisioner.workflow", "provisioner.labfile.loader", "rich", "pydantic", "yaml"}
-    )
 
 
 MOST_MODULES = 92

@@ -29,7 +29,6 @@ def test_a_host_that_comes_to_another_processor_gets_another_build_and_is_told_w
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_host_that_tells_what_was_guessed_before_keeps_what_it_has_built(world: World) -> None:
-    assert world.command("up", "--yes").code == 0
-    world.host.processor_flags = BASELINE_FLAGS | {"fpu"}
-    assert world.command("plan", "--detailed-exitcode").code == 0
+def test_a_host_that_tells_what_was_guessed_before_keeps_what_it_has_built(up: World) -> None:
+    up.host.processor_flags = BASELINE_FLAGS | {"fpu"}
+    assert up.command("plan", "--detailed-exitcode").code == 0

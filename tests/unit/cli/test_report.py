@@ -25,14 +25,6 @@ ENGINE = Address("llama/llama_cpp")
 SETTING = Setting("box", "EPYC", "", "", "b" * 64, "e" * 64, {})
 
 
-@pytest.fixture
-def up(world: World, lab: Path) -> World:
-    """A lab that is up."""
-    assert lab.is_file()
-    assert world.command("up", "--yes").code == 0
-    return world
-
-
 def page_of(world: World, *words: str) -> str:
     """The page that was written, which has no key in it."""
     world.done("report", "lab.html", *words)

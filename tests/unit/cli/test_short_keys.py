@@ -19,9 +19,8 @@ def test_a_new_service_gets_no_key_that_can_be_guessed(world: World, monkeypatch
     assert world.host.containers == {}
 
 
-def test_a_service_that_has_such_a_key_is_warned_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert world.command("up", "--yes").code == 0
+def test_a_service_that_has_such_a_key_is_warned_of(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", SHORT)
-    answer = world.done("up", "--yes")
+    answer = up.done("up", "--yes")
     assert "the value has fewer than 16 characters" in answer.err
     assert SHORT not in answer.out + answer.err

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
@@ -60,27 +58,3 @@ def test_without_ansible_core_it_says_so(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr(metadata, "version", missing)
     assert run(["--version"]) == 0
     assert "ansible-core not installed\n" in capsys.readouterr().out
-
-
-def test_it_imports_neither_ansible_nor_what_reads_files() -> None:
-    program = (
-        "import sys\n"
-        "from provisioner.cli.app import run\n"
-        "code = run(['--version'])\n"
-        "print(*sorted(sys.modules), file=sys.stderr)\n"
-        "sys.exit(code)\n"
-    )
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=120)
-    imported = set(done.stderr.split())
-    assert "provisioner.labfile.version" in imported
-    assert imported.isdisjoint(
-        {"ansible", "pydantic", "rich", "yaml", "provisioner.catalog", "provisioner.labfile.loader"}
-    )
-
-
-def test_whoever_does_not_ask_imports_nothing_of_it() -> None:
-    program = "import sys, provisioner.cli.app\nprint(*sorted(sys.modules))\n"
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=120)
-    imported = set(done.stdout.split())
-    assert "provisioner.cli.app" in imported
-    assert imported.isdisjoint({"provisioner.cli.versions", "importlib.metadata"})
