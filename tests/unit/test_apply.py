@@ -125,15 +125,9 @@ def test_after_a_failure_nothing_new_is_begun(world: World) -> None:
     with pytest.raises(ReadyTimeoutError) as caught:
         world.apply(create, later)
     assert "Not done: create a, delete a" in caught.value.details
+    assert "console" in caught.value.details, "that of the container which did not come up"
     assert "a" in world.hosts["box"].containers
     world.apply(stop)
-
-
-def test_a_container_that_does_not_come_up_keeps_its_console_and_its_kind_of_error(world: World) -> None:
-    world.hosts["box"].never_ready = {"a"}
-    with pytest.raises(ReadyTimeoutError) as caught:
-        world.up(instance("a"))
-    assert "console" in caught.value.details
 
 
 def test_a_host_that_makes_something_else_is_not_believed(world: World) -> None:

@@ -165,6 +165,13 @@ def both(
         yield answers(tmp_path / "copies", renamed(text), verbs, patch, *cards)
 
 
+def require_same(originals: dict[str, tuple[int, str, str]], copies: dict[str, tuple[int, str, str]]) -> None:
+    for verb, (code, out, err) in originals.items():
+        assert copies[verb][0] == code, verb
+        assert copies[verb][1].splitlines() == out.splitlines(), verb
+        assert copies[verb][2].splitlines() == err.splitlines(), verb
+
+
 @pytest.mark.parametrize("gpu", ["none", "any"], ids=["without cards", "with cards"])
 def test_copies_say_what_the_originals_say(tmp_path: Path, copied: Path, gpu: str) -> None:
     verbs = (*BEFORE, UP, *AFTER)
@@ -172,10 +179,7 @@ def test_copies_say_what_the_originals_say(tmp_path: Path, copied: Path, gpu: st
     originals, copies = both(tmp_path, copied, text, verbs, RTX_3060)
     assert originals["up --yes"][0] == 0, originals["up --yes"]
     assert ("on RTX 3060" in originals["fit"][1]) == (gpu == "any")
-    for verb, (code, out, err) in originals.items():
-        assert copies[verb][0] == code, verb
-        assert copies[verb][1].splitlines() == out.splitlines(), verb
-        assert copies[verb][2].splitlines() == err.splitlines(), verb
+    require_same(originals, copies)
 
 
 def test_copies_are_refused_for_what_the_originals_are_refused_for(tmp_path: Path, copied: Path) -> None:
@@ -184,20 +188,14 @@ def test_copies_are_refused_for_what_the_originals_are_refused_for(tmp_path: Pat
     assert code == 64
     for where in ("llama_cpp.ubatch", "kokoro.default_voice", "litellm.aliases.fast", "tabbyapi.api_key"):
         assert where in told
-    for verb, (code, out, err) in originals.items():
-        assert copies[verb][0] == code, verb
-        assert copies[verb][1].splitlines() == out.splitlines(), verb
-        assert copies[verb][2].splitlines() == err.splitlines(), verb
+    require_same(originals, copies)
 
 
 @pytest.mark.parametrize("cards", [(), (AMD,)], ids=["no card", "a card of AMD"])
 def test_copies_get_no_card_where_the_originals_get_none(tmp_path: Path, copied: Path, cards: tuple[Card, ...]) -> None:
     originals, copies = both(tmp_path, copied, UNFIT, (("plan",), ("status",), ("fit",)), *cards)
     assert originals["plan"][0] == 4
-    for verb, (code, out, err) in originals.items():
-        assert copies[verb][0] == code, verb
-        assert copies[verb][1].splitlines() == out.splitlines(), verb
-        assert copies[verb][2].splitlines() == err.splitlines(), verb
+    require_same(originals, copies)
 
 
 def test_a_copy_gets_of_a_stack_what_the_original_gets(copied: Path) -> None:

@@ -100,21 +100,6 @@ def test_every_verb_is_run_on_the_tour() -> None:
     assert sorted(set(VERBS) - verbs) == []
 
 
-@pytest.mark.parametrize(
-    ("pattern", "output"),
-    [
-        ("", ""),
-        ("one\n", "one\n"),
-        ("done after …s", "done after 1.5s"),
-        ("…\nlast", "first\nsecond\nlast\n"),
-        ("first\n…", "first\nsecond\nthird\n"),
-        ("a (b) [c] *", "a (b) [c] *"),
-    ],
-)
-def test_what_the_page_says_is_printed(pattern: str, output: str) -> None:
-    assert documented.prints(pattern, output)
-
-
 def test_how_far_a_step_is_does_not_count() -> None:
     told = "web: creating\nweb: wait until it is ready\nweb: creating done after 4.2s\nweb | a line\ndb: no step\n"
     assert documented.without_progress(told) == told.replace("web: wait until it is ready\n", "")

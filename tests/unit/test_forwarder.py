@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from provisioner import forwarder
-from provisioner.forwarder import Target, forwarding
+from provisioner.forwarder import Forwarder, Target, forwarding
 from provisioner.values.state import Secret
 from tests.http_servers import HERE, QuietHandler, served
 
@@ -65,16 +65,23 @@ def engine() -> Iterator[ThreadingHTTPServer]:
 
 
 @contextmanager
-def forwarded(
-    engine: ThreadingHTTPServer, key: Secret | None = None
-) -> Iterator[tuple[http.client.HTTPConnection, str]]:
-    """A connection to a forwarder before it, and its path."""
-    with forwarding(Target(f"http://127.0.0.1:{engine.server_port}/base/v1/", key)) as forwarder:
+def connected(target: Target) -> Iterator[tuple[http.client.HTTPConnection, str, Forwarder]]:
+    """A connection to a forwarder that leads there, its path, and the forwarder."""
+    with forwarding(target) as forwarder:
         parts = urlsplit(forwarder.url)
         assert parts.hostname == "127.0.0.1"
         connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
-        yield connection, parts.path
+        yield connection, parts.path, forwarder
         connection.close()
+
+
+@contextmanager
+def forwarded(
+    engine: ThreadingHTTPServer, key: Secret | None = None
+) -> Iterator[tuple[http.client.HTTPConnection, str]]:
+    """A connection to a forwarder before the engine, and its path."""
+    with connected(Target(f"http://127.0.0.1:{engine.server_port}/base/v1/", key)) as (connection, path, _):
+        yield connection, path
 
 
 def test_it_adds_the_key_and_passes_on_what_was_asked(engine: ThreadingHTTPServer) -> None:
@@ -95,27 +102,20 @@ def test_it_adds_the_key_and_passes_on_what_was_asked(engine: ThreadingHTTPServe
 
 
 def test_prompts_are_counted_and_nothing_else(engine: ThreadingHTTPServer) -> None:
-    target = Target(f"http://127.0.0.1:{engine.server_port}/v1")
-    with forwarding(target) as here:
-        parts = urlsplit(here.url)
-        there = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
+    with connected(Target(f"http://127.0.0.1:{engine.server_port}/v1")) as (there, prefix, here):
         for method, path in (("POST", CHAT), ("GET", "/v1/models"), ("POST", CHAT), ("POST", "/v1/models")):
-            there.request(method, parts.path + path, b"{}" if method == "POST" else None)
+            there.request(method, prefix + path, b"{}" if method == "POST" else None)
             there.getresponse().read()
-        there.close()
         assert here.prompts == 2
 
 
 def test_what_only_some_services_know_is_left_out(engine: ThreadingHTTPServer) -> None:
     target = Target(f"http://127.0.0.1:{engine.server_port}/v1", without=frozenset({"cache_prompt"}))
-    with forwarding(target) as here:
-        parts = urlsplit(here.url)
-        there = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
-        there.request("POST", parts.path + CHAT, b'{"cache_prompt": false, "stream": true}')
+    with connected(target) as (there, path, _):
+        there.request("POST", path + CHAT, b'{"cache_prompt": false, "stream": true}')
         assert there.getresponse().read() == b"onetwo"
-        there.request("POST", parts.path + CHAT, b"[1]")
+        there.request("POST", path + CHAT, b"[1]")
         assert there.getresponse().status == 400
-        there.close()
     assert [body for *_, body in Engine.asked] == [b'{"stream": true}']
 
 
@@ -188,12 +188,9 @@ def test_an_engine_that_is_away_is_said() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         target = Target(f"http://127.0.0.1:{free.getsockname()[1]}")
-    with forwarding(target) as here:
-        parts = urlsplit(here.url)
-        there = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
-        there.request("POST", parts.path + CHAT, b"x")
+    with connected(target) as (there, path, _):
+        there.request("POST", path + CHAT, b"x")
         assert there.getresponse().status == 502
-        there.close()
 
 
 def test_each_has_another_path_and_is_gone_with_its_block(engine: ThreadingHTTPServer) -> None:

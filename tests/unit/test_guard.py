@@ -181,55 +181,45 @@ def test_a_body_that_does_not_go_on_is_refused(parts: list[bytes]) -> None:
     assert (exchange.status, exchange.got[-1]) == (408, END)
 
 
+async def answered(receive: Callable[[], Any], meanwhile: Callable[[], Any]) -> int:
+    """The status of the answer to a request whose parts come as ``receive`` gives them."""
+    exchange = Exchange()
+
+    async def application(_scope: Any, receive: Any, send: Any) -> None:
+        await reads_all(exchange, receive, send)
+
+    async def send(message: Any) -> None:
+        exchange.sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/models", "headers": [BEARER, CHUNKED]}
+    answering = asyncio.ensure_future(Guard(application, LIMITS, DOORS)(scope, receive, send))
+    await asyncio.sleep(0)
+    meanwhile()
+    await asyncio.wait_for(answering, 20)
+    return exchange.status
+
+
 def test_a_body_that_goes_on_too_slowly_is_refused() -> None:
-    pause = LIMITS.pause_s / 2
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(LIMITS.pause_s / 2)
+        return {"type": "http.request", "body": b"", "more_body": True}
 
-    async def asks() -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            await asyncio.sleep(pause)
-            return {"type": "http.request", "body": b"", "more_body": True}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async def application(_scope: Any, receive: Any, send: Any) -> None:
-            await reads_all(Exchange(), receive, send)
-
-        scope = {"type": "http", "method": "POST", "path": "/v1/models", "headers": [BEARER, CHUNKED]}
-        await Guard(application, LIMITS, DOORS)(scope, receive, send)
-        return sent
-
-    assert asyncio.run(asyncio.wait_for(asks(), 20))[0]["status"] == 408
+    assert asyncio.run(answered(receive, lambda: None)) == 408
 
 
 def test_what_came_while_the_loop_was_busy_is_not_late() -> None:
     """An engine that computes in the server's loop keeps it from reading for longer than any limit."""
+    arrived = asyncio.Event()
 
-    async def asks() -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
-        arrived = asyncio.Event()
+    async def receive() -> dict[str, Any]:
+        await arrived.wait()
+        return {"type": "http.request", "body": b"{}", "more_body": False}
 
-        async def receive() -> dict[str, Any]:
-            await arrived.wait()
-            return {"type": "http.request", "body": b"{}", "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async def application(_scope: Any, receive: Any, send: Any) -> None:
-            await reads_all(Exchange(), receive, send)
-
-        scope = {"type": "http", "method": "POST", "path": "/v1/models", "headers": [BEARER, CHUNKED]}
-        answering = asyncio.ensure_future(Guard(application, LIMITS, DOORS)(scope, receive, send))
-        await asyncio.sleep(0)
+    def compute() -> None:
         asyncio.get_running_loop().call_later(LIMITS.pause_s + 0.1, arrived.set)
-        time.sleep(LIMITS.pause_s + 0.3)  # noqa: ASYNC251  # that is what is tried
-        await answering
-        return sent
+        time.sleep(LIMITS.pause_s + 0.3)
 
-    assert asyncio.run(asyncio.wait_for(asks(), 20))[0]["status"] == 200
+    assert asyncio.run(answered(receive, compute)) == 200
 
 
 def test_an_application_may_take_its_time_and_wait_for_its_client() -> None:

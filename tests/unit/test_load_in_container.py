@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +14,7 @@ from provisioner import cpu_waits, trial_unit
 from provisioner import load_in_container as program
 from provisioner.agent_answers import DamagedAnswerError, load_answer
 from provisioner.carried import program_of
-from tests.waiting import PATIENCE_S
+from tests.unit.test_live_in_container import switch
 
 STATISTICS = """# pxname,svname,scur,stot,status,
 answers,BACKEND,1,{answers},UP,
@@ -29,35 +25,15 @@ release,BACKEND,0,1,UP,
 """As HAProxy 2.6 writes it, with fewer columns."""
 
 
-@contextmanager
-def switch(path: Path, said: str) -> Iterator[list[str]]:
-    """A switch that answers once; what it was asked."""
-    asked: list[str] = []
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(str(path))
-        listening.listen()
-
-        def answer() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                asked.append(connection.recv(1000).decode())
-                connection.sendall(said.encode())
-
-        answering = threading.Thread(target=answer, daemon=True)
-        answering.start()
-        yield asked
-        answering.join(PATIENCE_S)
-
-
 def test_requests_that_were_led_to_the_service_are_counted_and_no_looks(tmp_path: Path) -> None:
-    with switch(tmp_path / "s", STATISTICS.format(answers=41)) as asked:
+    with switch(tmp_path / "s", {"show stat": STATISTICS.format(answers=41)}) as asked:
         assert program.answered(str(tmp_path / "s")) == 41
     assert asked == [program.ASKED]
 
 
 @pytest.mark.parametrize("said", ["", "Unknown command\n", "# pxname,svname,scur,stot\nother,BACKEND,1,2\n"])
 def test_a_switch_that_does_not_say_it_counts_nothing(tmp_path: Path, said: str) -> None:
-    with switch(tmp_path / "s", said):
+    with switch(tmp_path / "s", {"show stat": said}):
         assert program.answered(str(tmp_path / "s")) == program.NOBODY_COUNTS
 
 

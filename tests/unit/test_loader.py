@@ -130,12 +130,6 @@ def test_a_missing_file_says_how_to_write_one(catalog: Catalog) -> None:
     assert "provision init homelab.yml" in caught.value.resolution
 
 
-def test_a_folder_is_no_file(catalog: Catalog) -> None:
-    FILE.mkdir()
-    with pytest.raises(InputError, match=r"Unable to read homelab\.yml"):
-        load(FILE, catalog, run_secret_command=False)
-
-
 def test_all_errors_come_at_once_rules_included(catalog: Catalog) -> None:
     FILE.write_text("name: lab\ncontainers:\n  a: { services: { desktop: { user: u, password: !secret p } } }\n")
     with pytest.raises(InputError) as caught:

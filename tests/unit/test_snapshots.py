@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.checkout import tracked_files
 from tests.processes import completed
-from tests.snapshots import case_name, normalised
+from tests.snapshots import normalised
 
 ROOT = Path(__file__).resolve().parents[2]
 CANARIES = ("canary", "sk-master")
@@ -59,10 +59,6 @@ def run(folder: Path, texts: tuple[str, ...], *arguments: str, **variables: str)
 )
 def test_what_differs_between_runs_is_replaced_and_nothing_else(text: str, written: str) -> None:
     assert normalised(text) == written
-
-
-def test_a_case_is_named_as_a_file_can_be() -> None:
-    assert case_name("up no/lab.yml: [::1]?") == "up no-lab.yml- [--1]-"
 
 
 def test_a_text_that_changed_fails_and_renewal_writes_it(tmp_path: Path) -> None:

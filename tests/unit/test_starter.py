@@ -98,11 +98,15 @@ def test_a_second_time_nothing_is_written(catalog: Catalog) -> None:
     assert Path("secrets.env").read_bytes() == before
 
 
-def test_every_secret_is_another_one(catalog: Catalog) -> None:
-    FILE.write_text(LAB)
-    write_missing_secrets(FILE, catalog)
-    values = [line.split("=")[1].removeprefix("sk-") for line in Path("secrets.env").read_text().splitlines()[1:]]
-    assert len(values) == len(set(values)) == 3
+def test_every_secret_is_another_one_each_time(catalog: Catalog) -> None:
+    values: list[str] = []
+    for _ in range(2):
+        FILE.write_text(LAB)
+        write_missing_secrets(FILE, catalog)
+        lines = Path("secrets.env").read_text().splitlines()[1:]
+        values += [line.split("=")[1].removeprefix("sk-") for line in lines]
+        Path("secrets.env").unlink()
+    assert len(values) == len(set(values)) == 6
 
 
 def test_a_secret_of_the_environment_is_not_written(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from provisioner.cli.app import VERBS, app
+from provisioner.cli.app import app
 from tests.unit.cli.conftest import World
 
 WRONG = {
@@ -25,15 +25,10 @@ WRONG = {
 @pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
 def test_wrong_usage_exits_64_and_says_what_to_do(world: World, arguments: tuple[str, ...]) -> None:
     assert world.command(*arguments).ended(64) == world.snapshot
-
-
-@pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
-def test_wrong_usage_is_told_in_the_stream_too(world: World, arguments: tuple[str, ...]) -> None:
     answer = world.command(arguments[0], "--json", *arguments[1:])
-    assert answer.code == 64
+    assert (answer.code, answer.err) == (64, "")
     assert [line["type"] for line in answer.events] == ["version", "diagnostic", "summary"]
     assert answer.of("summary")[0]["exit_code"] == 64
-    assert answer.err == ""
 
 
 def test_the_stream_can_be_asked_for_by_the_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,21 +48,8 @@ def test_help_exits_0_and_says_nothing_else(world: World, line: str) -> None:
     assert world.command(*line.split()).ended(0) == world.snapshot
 
 
-def test_help_names_every_verb(world: World) -> None:
-    said = world.command("--help").out
-    for name, (_, short_help) in VERBS.items():
-        assert f"  {name}" in said
-        assert short_help in said
-
-
 def test_every_wrong_thing_in_a_file_is_told_with_its_line(world: World, lab: Path) -> None:
     lab.write_text(lab.read_text() + "models_:\n  x: 1\nnmae: y\n")
-    assert world.command("validate").ended(64) == world.snapshot
-
-
-def test_a_missing_secret_exits_64_and_says_how_to_get_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PROVISION_SECRET_ENGINE_KEY")
-    monkeypatch.delenv("PROVISION_SECRET_GATEWAY_KEY")
     assert world.command("validate").ended(64) == world.snapshot
 
 

@@ -216,10 +216,12 @@ def test_what_cannot_be_asked_is_refused(world: World, line: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["--depth", "--model", "--url", "--key"])
-def test_options_of_llm_are_none_of_an_engine(world: World, word: str) -> None:
+def test_options_of_one_kind_are_none_of_another(world: World, word: str) -> None:
     value = {"--depth": "5", "--url": "http://x/v1"}.get(word, "x")
     assert world.command("bench", "llama", "--kind", "engine", word, value).code == 64
     assert world.command("bench", "llama", word, value).code == 64
+    assert world.command("bench", "llama", "--kind", "llm", "--clients", "4").code == 64
+    assert world.command("bench", "llama", "--kind", "engine", "--within", "1", "1").code == 64
 
 
 @pytest.fixture

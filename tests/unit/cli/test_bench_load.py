@@ -168,8 +168,3 @@ def test_what_cannot_be_asked_is_refused(world: World, cloud: StandIn, tool: Too
     answer = world.command(*bench(cloud, *more.split()))
     assert answer.code == 64, answer.out + answer.err
     assert tool.told == []
-
-
-def test_options_of_load_are_none_of_others(world: World) -> None:
-    assert world.command("bench", "llama", "--kind", "llm", "--clients", "4").code == 64
-    assert world.command("bench", "llama", "--kind", "engine", "--within", "1", "1").code == 64

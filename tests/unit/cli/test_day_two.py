@@ -217,13 +217,6 @@ def test_an_exchanged_volume_goes_with_the_last_snapshot_that_needs_it(up: World
     assert len(volumes()) == 1
 
 
-def test_an_exchanged_volume_that_no_snapshot_needs_goes_at_once(up: World, lab: Path) -> None:
-    old = {name for name in up.host.volumes if "llama-cpp" in name}
-    lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
-    assert up.command("up", "--yes", "--no-rollback").code == 0
-    assert old.isdisjoint(up.host.volumes)
-
-
 def mounted(world: World) -> set[str]:
     """The builds that the engine's container has."""
     devices = world.host.containers["llama"].instance.devices

@@ -106,11 +106,6 @@ def test_verify_brings_newer_ones_and_older_ones_go(desk: World, tmp_path: Path)
     assert [(one["name"], one["shows"]) for one in screens(desk)] == [("failed", "")]
 
 
-def test_a_container_without_pictures_has_none(desk: World) -> None:
-    has(desk, {})
-    assert screens(desk) == []
-
-
 @pytest.mark.parametrize(
     "files",
     [
@@ -128,7 +123,9 @@ def test_a_container_cannot_write_anything_else_here(desk: World, tmp_path: Path
     assert list(tmp_path.rglob("*evil*")) == []
 
 
-@pytest.mark.parametrize("packed", [b"not an archive" * 99, gzip.compress(bytes(9000))], ids=["words", "packed"])
+@pytest.mark.parametrize(
+    "packed", [b"not an archive" * 99, gzip.compress(bytes(9000)), b""], ids=["words", "packed", "none"]
+)
 def test_what_is_no_archive_of_pictures_costs_the_pictures_alone(desk: World, packed: bytes) -> None:
     desk.host.programs["sh"] = lambda *_: Execution(0, packed, b"")
     assert screens(desk) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +34,6 @@ def test_init_writes_a_lab_that_is_valid_and_can_be_made(bare: World) -> None:
     assert Path("homelab.yml").read_text().startswith("# yaml-language-server: $schema=.provision/homelab.schema.json")
     assert bare.command("validate").code == 0
     assert bare.command("up", "--yes").code == 0
-
-
-def test_generated_secrets_are_private_fresh_and_fit_their_service(bare: World) -> None:
-    Path("homelab.yml").write_text(FILE)
-    assert bare.command("init", "--secrets").code == 0
-    first = lines()
-    assert set(first) == {"engine_key", "gateway_key"}
-    assert first["gateway_key"].startswith("sk-")
-    assert all(len(value) >= 48 for value in first.values())
-    assert stat.S_IMODE(Path("secrets.env").stat().st_mode) == 0o600
-    Path("secrets.env").unlink()
-    bare.command("init", "--secrets")
-    assert not set(first.values()) & set(lines().values())
 
 
 def test_init_again_changes_nothing(bare: World) -> None:

@@ -59,11 +59,6 @@ def test_a_host_that_goes_on_talking_opens_no_display_again(up: World) -> None:
     assert threading.active_count() == before
 
 
-def test_only_the_named_container_is_made(world: World) -> None:
-    assert world.command("up", "homelab.yml", "llama", "--yes").code == 0
-    assert running(world) == {"llama"}
-
-
 def test_json_is_a_stream_with_one_summary(world: World) -> None:
     answer = world.command("up", "--yes", "--json")
     assert is_stream(answer.events, 0)

@@ -15,7 +15,7 @@ from provisioner.cli.live import LiveProgress
 from provisioner.cli.pace import Pace
 from provisioner.cli.progress import HEARTBEAT_S, ApplyEvent, PlainProgress
 from provisioner.report.style import PLAIN
-from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic
 
 
 class Clock:
@@ -123,14 +123,6 @@ def test_a_service_is_told_in_its_container_and_ends_with_it(
     assert said == ["llama: configuring", "llama: llama_cpp: install | Unpack", "llama: configuring done after 4.0s"]
 
 
-def test_verbose_tells_every_step(clock: Clock, said: list[str]) -> None:
-    progress = PlainProgress(said.append, PLAIN, clock, threshold_s=0.0)
-    progress.handle(ApplyProgress("llama/llama_cpp", "one"))
-    progress.handle(ApplyProgress("llama/llama_cpp", "two"))
-    progress.close()
-    assert said == ["llama: llama_cpp: one", "llama: llama_cpp: two"]
-
-
 class Screen:
     """A live display of a given size, and its picture as text."""
 
@@ -208,11 +200,6 @@ def test_what_is_only_looked_at_is_done_when_the_display_ends(screen: Screen) ->
     assert words(screen()[1])[:2] == ["llama_cpp", "verify"]
     screen.live.close()
     assert words(screen()[1])[:2] == ["✓", "llama_cpp"]
-
-
-def test_an_artifact_is_a_block_of_its_own(screen: Screen) -> None:
-    picture = screen(ApplyStart("llama_cpp", "build"), ApplyProgress("llama_cpp", "compile"))
-    assert [words(line) for line in picture] == [["llama_cpp", "building", "0.0s", "compile"]]
 
 
 def test_names_and_messages_do_not_steer_the_terminal(screen: Screen) -> None:
@@ -327,8 +314,13 @@ def test_verbose_tells_every_step_and_not_every_count(clock: Clock, said: list[s
         progress.handle(counted(done))
     clock.now = HEARTBEAT_S
     progress.tick()
+    progress.handle(ApplyProgress("llama_cpp", "build | Install"))
     progress.close()
-    assert said == ["llama_cpp: build | Compile", "llama_cpp: still build | Compile: 99 of 222 (30s)"]
+    assert said == [
+        "llama_cpp: build | Compile",
+        "llama_cpp: still build | Compile: 99 of 222 (30s)",
+        "llama_cpp: build | Install",
+    ]
 
 
 def test_the_live_display_shows_the_newest_count_beside_its_artifact(screen: Screen, clock: Clock) -> None:
@@ -355,6 +347,17 @@ def test_the_stream_has_a_count_now_and_then(clock: Clock, capsys: pytest.Captur
     assert told[-1]["message"] == "build | Install"
     assert len(told) == 2 + 359
     assert [one["goes_on"] for one in told[:2]] == [False, True]
+
+
+@pytest.mark.parametrize(("form", "is_told"), [("json", True), ("verbose", True), ("plain", False)])
+def test_a_detail_is_for_people_who_ask_for_more_and_always_in_the_stream(
+    capsys: pytest.CaptureFixture[str], form: str, is_told: bool
+) -> None:
+    console = Console({})
+    console.configure(verb="up", json=form == "json", no_color=True, verbose=form == "verbose")
+    console.emit(Diagnostic("detail", "The module server ran 3 modules"))
+    said = "".join(capsys.readouterr())
+    assert ('"severity": "detail"' in said, "ran 3 modules" in said) == (form == "json", is_told)
 
 
 def test_each_target_has_its_own_pace(clock: Clock) -> None:

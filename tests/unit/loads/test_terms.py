@@ -36,15 +36,17 @@ def test_a_hybrid_of_9b_misses_8_gib_by_81_mib() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "values", "bytes_each"), [("exl8", "exl8", 17_408), ("exl8", "exl4", 13_312), ("exl4", "exl4", 9_216)]
+    ("keys", "values", "bytes_each"),
+    [
+        ("exl8", "exl8", 17_408),
+        ("exl8", "exl4", 13_312),
+        ("exl4", "exl4", 9_216),
+        ("q8_0", "q8_0", 32_768 * 34 // 64),
+        ("q8_0", "q4_0", 32_768 * (34 + 18) // 128),
+    ],
 )
-def test_smaller_types_take_less_for_each_token(keys: str, values: str, bytes_each: int) -> None:
+def test_smaller_types_take_less_for_each_token_and_their_scales_count(keys: str, values: str, bytes_each: int) -> None:
     assert token_bytes(replace(NINE, keys=keys, values=values)) == bytes_each
-
-
-def test_scales_of_packed_types_are_counted() -> None:
-    assert token_bytes(replace(NINE, keys="q8_0", values="q8_0")) == 32_768 * 34 // 64
-    assert token_bytes(replace(NINE, keys="q8_0", values="q4_0")) == 32_768 * (34 + 18) // 128
 
 
 def test_the_largest_context_fits_and_the_next_one_does_not() -> None:

@@ -67,10 +67,6 @@ def test_without_a_card_nothing_is_looked_at(lab: Lab) -> None:
     assert lab._found == []  # no model was looked for
 
 
-def test_what_fits_is_not_spoken_of(lab: Lab) -> None:
-    assert said(lab, {"llama": LARGE, "other": LARGE}) == []
-
-
 TINY = Card("0000:04:00.0", "nvidia", "NVIDIA tiny", memory=2**30)
 BOTH = Card("0000:01:00.0", "nvidia", "NVIDIA", memory=(2000 + 832) * MIB)
 TOO_SMALL = {
@@ -96,8 +92,9 @@ def test_what_only_warns(lab: Lab, file: Path, snapshot: SnapshotAssertion) -> N
     assert "\n".join(map(diagnostic_text, warnings)) == snapshot
 
 
-def test_engines_that_fit_alone_are_not_spoken_of(lab: Lab) -> None:
+def test_what_fits_is_not_spoken_of_alone_or_together(lab: Lab) -> None:
     assert said(lab, {"llama": BOTH}) == said(lab, {"other": BOTH}) == []
+    assert said(lab, {"llama": LARGE, "other": LARGE}) == []
 
 
 def test_the_largest_contexts_are_those_that_a_refusal_names(lab: Lab) -> None:
