@@ -34,25 +34,28 @@ LAUGHS = (
 )
 
 
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / "homelab.lock"
+
+
 def test_it_lies_beside_the_file() -> None:
     assert lock_file(Path("lab/homelab.yml")) == Path("lab/homelab.lock")
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_what_is_written_is_read_again(lock: Path) -> None:
     assert read_pins(lock) == {}
     write_pins(lock, {"small": PIN})
     assert read_pins(lock) == {"small": PIN}
     assert "To take what a repository of models holds now" in lock.read_text()
-    assert [one.name for one in tmp_path.iterdir()] == ["homelab.lock"]
+    assert [one.name for one in lock.parent.iterdir()] == ["homelab.lock"]
     assert lock.stat().st_mode & 0o777 == 0o644
     before = lock.read_bytes()
     write_pins(lock, read_pins(lock))
     assert lock.read_bytes() == before
 
 
-def test_what_is_not_of_models_stays(tmp_path: Path) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_what_is_not_of_models_stays(lock: Path) -> None:
     lock.write_text(GOOD + "stacks: { exl3: [a] }\n")
     write_pins(lock, {})
     assert "exl3" in lock.read_text()
@@ -87,8 +90,7 @@ def test_what_is_not_of_models_stays(tmp_path: Path) -> None:
         (LAUGHS, "A model there has"),
     ],
 )
-def test_a_damaged_one_is_refused_and_named(tmp_path: Path, text: str, words: str) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_a_damaged_one_is_refused_and_named(lock: Path, text: str, words: str) -> None:
     lock.write_text(text)
     with pytest.raises(InputError) as caught:
         read_pins(lock)
@@ -97,17 +99,16 @@ def test_a_damaged_one_is_refused_and_named(tmp_path: Path, text: str, words: st
     assert "Restore it" in caught.value.resolution
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_told(lock: Path) -> None:
     with pytest.raises(ProvisionError, match="Unable to write"):
-        write_pins(tmp_path / "missing" / "homelab.lock", {"small": PIN})
+        write_pins(lock.parent / "missing" / "homelab.lock", {"small": PIN})
 
 
 PARTS = [ModelPart(f"q/Small-Q8_0-0000{number}-of-00003.gguf", f"{number}" * 64, number) for number in (1, 2, 3)]
 SPLIT = Pin("hf:acme/Small-GGUF:Q8_0", "1e10" * 10, PARTS[0].file, PARTS[0].sha256, 1, tuple(PARTS[1:]))
 
 
-def test_a_model_of_several_files_is_read_as_it_was_written(tmp_path: Path) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_a_model_of_several_files_is_read_as_it_was_written(lock: Path) -> None:
     write_pins(lock, {"small": PIN, "split": SPLIT})
     assert read_pins(lock) == {"small": PIN, "split": SPLIT}
     assert lock.read_text().count("rest:") == 1
@@ -123,8 +124,7 @@ def test_a_model_of_several_files_is_read_as_it_was_written(tmp_path: Path) -> N
         (("a", "b"), "A further file of a model there has file, sha256, size"),
     ],
 )
-def test_a_model_that_lacks_a_part_is_refused(tmp_path: Path, rest: Sequence[ModelPart], words: str) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_a_model_that_lacks_a_part_is_refused(lock: Path, rest: Sequence[ModelPart], words: str) -> None:
     write_pins(lock, {"split": SPLIT})
     content = yaml.safe_load(lock.read_text())
     content["models"]["split"]["rest"] = [asdict(one) if isinstance(one, ModelPart) else one for one in rest]
@@ -134,8 +134,7 @@ def test_a_model_that_lacks_a_part_is_refused(tmp_path: Path, rest: Sequence[Mod
     assert words in caught.value.details
 
 
-def test_further_files_that_are_no_list_are_refused(tmp_path: Path) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_further_files_that_are_no_list_are_refused(lock: Path) -> None:
     lock.write_text(GOOD + "    rest: 7\n")
     with pytest.raises(InputError, match="Unable to use"):
         read_pins(lock)
@@ -146,8 +145,7 @@ FILES = tuple(ModelPart(name, f"{number}" * 64, number) for number, name in enum
 FOLDER = Pin("hf:acme/Small-exl3@4.00bpw", "1e10" * 10, FILES[0].file, FILES[0].sha256, 1, FILES[1:], "exl3")
 
 
-def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_a_folder_is_read_as_it_was_written(lock: Path) -> None:
     write_pins(lock, {"small": PIN, "folder": FOLDER})
     assert read_pins(lock) == {"small": PIN, "folder": FOLDER}
     assert lock.read_text().count("method: exl3") == 1
@@ -169,16 +167,14 @@ def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
         ({"source": "hf:acme/Small-GGUF:Q8_0"}, "config.json is no model's file"),
     ],
 )
-def test_a_folder_that_is_no_whole_model_is_refused(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_a_folder_that_is_no_whole_model_is_refused(lock: Path, changed: dict[str, Any], words: str) -> None:
     write_pins(lock, {"folder": replace(FOLDER, **changed)})
     with pytest.raises(InputError) as caught:
         read_pins(lock)
     assert words in caught.value.details
 
 
-def test_a_method_is_text_and_a_gguf_has_none(tmp_path: Path) -> None:
-    lock = tmp_path / "homelab.lock"
+def test_a_method_is_text_and_a_gguf_has_none(lock: Path) -> None:
     for line in ("method: 7", "method: exl3"):
         lock.write_text(GOOD + f"    {line}\n")
         with pytest.raises(InputError, match="Unable to use"):

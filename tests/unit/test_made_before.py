@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
-from provisioner.labfile.parsing import parse_spec
+from tests.lab_files import spec_of
 from tests.made_before import CARD, USUAL, made_of
 from tests.maximal_labs import LABS
 
@@ -22,8 +22,7 @@ ALL = {name: lab for name, lab in {**LABS, "usual": USUAL}.items() if name in RE
 
 def made_now(lab: dict[str, Any]) -> dict[str, Any]:
     """What this version would make of it, where each container that wants a card gets one."""
-    spec = parse_spec(lab, load_catalog()).spec
-    assert spec is not None
+    spec = spec_of(lab)
     cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
     resolved = resolve(spec, load_catalog(), Known(cards=cards))
     files = {

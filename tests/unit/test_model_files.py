@@ -13,13 +13,13 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, resolve
 from provisioner.lab.opening import model_files
 from provisioner.lab.opening.model_files import find_models, hashed, missing_files
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models import hashes
 from provisioner.models.sources import ModelPart, part_count, part_names
 from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 from provisioner.values.state import Artifact
+from tests.lab_files import spec_of
 
 
 @pytest.fixture
@@ -61,8 +61,7 @@ def test_the_same_model_from_another_place_is_the_same_volume() -> None:
     for model in models:
         written = {"m": model.model_dump(exclude_none=True)}
         containers = {"llama": {"services": {"llama_cpp": {"model": "m"}}}}
-        spec = parse_spec({"name": "lab", "models": written, "containers": containers}, load_catalog()).spec
-        assert spec is not None
+        spec = spec_of({"name": "lab", "models": written, "containers": containers})
         fleet = desired_fleet(resolve(spec, load_catalog()), find_models(spec.models, {"m": pin}).files)
         volumes |= {one.volume for one in fleet.artifacts if one.role == "model_store"}
     assert len(volumes) == 1
@@ -95,8 +94,7 @@ def test_how_far_the_reading_of_a_large_file_is_is_told(model: Path, monkeypatch
 def artifact_of(model: Model, pins: dict[str, Pin]) -> Artifact:
     written = {"m": model.model_dump(exclude_none=True)}
     containers = {"llama": {"services": {"llama_cpp": {"model": "m"}}}}
-    spec = parse_spec({"name": "lab", "models": written, "containers": containers}, load_catalog()).spec
-    assert spec is not None
+    spec = spec_of({"name": "lab", "models": written, "containers": containers})
     fleet = desired_fleet(resolve(spec, load_catalog()), hashed_models(spec.models, pins))
     engine = fleet.instances[0].services[-1]
     stored = next(one for one in fleet.artifacts if one.role == "model_store")

@@ -17,7 +17,6 @@ from provisioner.lab.opening.model_files import find_models, hashed, missing_fil
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.lab.opening.remote_headers import cached_headers
 from provisioner.labfile.loader import Loaded, load
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model, Spec
 from provisioner.models.folders import contradiction, format_by_name, header_of
@@ -25,6 +24,7 @@ from provisioner.models.sources import ModelPart
 from provisioner.values.state import Artifact, Problem
 from tests.case_files import read_cases
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
+from tests.lab_files import spec_of
 
 CASES = read_cases("model_folders")
 
@@ -109,8 +109,7 @@ def test_words_that_contradict_each_other_are_refused(
 
 def test_a_gguf_may_say_that_it_is_one(catalog: Catalog) -> None:
     models = {"m": {"source": "builtin:tiny", "format": "gguf"}, "n": {"source": "hf:a/b@c", "format": "safetensors"}}
-    spec = parse_spec({"name": "lab", "models": models, "containers": {}}, catalog).spec
-    assert spec is not None
+    spec = spec_of({"name": "lab", "models": models, "containers": {}}, catalog)
     assert problems(resolve(spec, catalog)) == []
     assert [one.format for one in spec.models.values()] == ["gguf", "safetensors"]
 
@@ -153,10 +152,9 @@ def test_the_format_is_held_against_the_configuration(written: str, method: str,
     assert (contradiction(written, method) is not None) is is_refused
 
 
-def artifact_of(spec_of: Mapping[str, Any], pins: Mapping[str, Pin], catalog: Catalog) -> Artifact:
-    written = {"name": "lab", "models": {"m": spec_of}}
-    spec = parse_spec({**written, "containers": {"a": {"services": {"tabbyapi": {"model": "m"}}}}}, catalog).spec
-    assert spec is not None
+def artifact_of(model: Mapping[str, Any], pins: Mapping[str, Pin], catalog: Catalog) -> Artifact:
+    written = {"name": "lab", "models": {"m": model}}
+    spec = spec_of({**written, "containers": {"a": {"services": {"tabbyapi": {"model": "m"}}}}}, catalog)
     files = {name: hashed(file, print) for name, file in find_models(spec.models, pins).files.items()}
     return desired_fleet(resolve(spec, catalog), files).artifacts[0]
 

@@ -28,6 +28,7 @@ from provisioner.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Fleet, Instance, Secret, Service
+from tests.lab_files import spec_of
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
 from tests.processes import completed
 
@@ -188,8 +189,7 @@ class Made:
 
 
 def _made(lab: Mapping[str, Any]) -> Made:
-    spec = parse_spec(lab, load_catalog()).spec
-    assert spec is not None
+    spec = spec_of(lab)
     fleet = _fleet(spec)
     templates = paths.inventory_templates()
     resolved = resolve(spec, load_catalog())
@@ -394,8 +394,7 @@ SECRETS = ("master", "llama", "tabby", "tabby_admin", "cloud", "house", "penny",
 
 @pytest.fixture(scope="module")
 def sown() -> tuple[Instance, ...]:
-    spec = parse_spec(LABS["everything"], load_catalog()).spec
-    assert spec is not None
+    spec = spec_of(LABS["everything"])
     known: dict[str, int] = {}
     return tuple(_sown_instance(one, known) for one in _fleet(spec).instances if one.name not in TWICE)
 

@@ -18,7 +18,6 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.opening.model_files import find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import NO_METHOD, method_in, selected
 from provisioner.models.tiny_hf import (
@@ -34,6 +33,7 @@ from provisioner.models.tiny_hf import (
 )
 from provisioner.values.state import Artifact
 from tests.folder_files import CONFIG, write_catalog, write_folder
+from tests.lab_files import spec_of
 
 WEIGHTS = "model.safetensors"
 SOURCE = "builtin:tiny-hf"
@@ -213,8 +213,7 @@ def artifact_of(source: str, roles: Path) -> tuple[Artifact, str]:
     catalog = load_catalog(roles)
     containers = {"a": {"services": {"tabbyapi": {"model": "m"}}}}
     written = {"name": "lab", "models": {"m": {"source": source, "format": "safetensors"}}, "containers": containers}
-    spec = parse_spec(written, catalog).spec
-    assert spec is not None
+    spec = spec_of(written, catalog)
     lab = resolve(spec, catalog)
     assert problems(lab) == []
     assert list(missing_files(spec.models)) == []

@@ -9,7 +9,6 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values.state import Service
 from tests.lab_files import spec_of
 
@@ -64,11 +63,10 @@ def test_a_copy_is_of_another_container_of_the_file(source: str, words: str) -> 
 def test_a_model_that_only_a_copy_serves_is_served_by_nobody() -> None:
     file = {"gateway": {"services": {"litellm": {"master_key": "sk-key", "aliases": {"a": ["m"]}}}}}
     copied = {**ENGINE, "copy_of": "gateway"}
-    spec = parse_spec(
+    spec = spec_of(
         {"name": "lab", "models": {"m": {"source": "builtin:tiny"}}, "containers": {**file, "engine": copied}},
         load_catalog(),
-    ).spec
-    assert spec is not None
+    )
     assert 'no service serves model "m"' in [problem.message for problem in problems(resolve(spec, load_catalog()))]
 
 
