@@ -160,7 +160,7 @@ def test_of_two_hosts_the_one_that_answers_is_told(up: World, monkeypatch: pytes
 
 
 def test_a_container_that_does_not_answer_is_a_warning(up: World) -> None:
-    up.host.programs["python3"] = raising(ProviderError("Unable to look into container llama", details="timed out"))  # type: ignore[assignment]
+    up.host.programs["python3"] = raising(ProviderError("Unable to look into container llama", details="timed out"))
     page = page_of(up)
     assert "Unable to look into container llama" in page.partition('id="topology"')[0]
 
