@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from provisioner.cli.app import app
+from provisioner.cli.app import VERBS, app
 from tests.unit.cli.conftest import World
 
 WRONG = {
@@ -46,6 +46,13 @@ def test_without_a_verb_the_help_is_shown_as_an_error(world: World) -> None:
 @pytest.mark.parametrize("line", ["--help", "up --help", "host prepare -h"])
 def test_help_exits_0_and_says_nothing_else(world: World, line: str) -> None:
     assert world.command(*line.split()).ended(0) == world.snapshot
+
+
+def test_help_names_every_verb(world: World) -> None:
+    said = world.command("--help").out
+    for name, (_, short_help) in VERBS.items():
+        assert f"  {name}" in said
+        assert short_help in said
 
 
 def test_every_wrong_thing_in_a_file_is_told_with_its_line(world: World, lab: Path) -> None:
