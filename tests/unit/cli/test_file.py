@@ -46,6 +46,20 @@ def test_init_again_changes_nothing(bare: World) -> None:
     assert {name: Path(name).read_bytes() for name in before} == before
 
 
+def test_a_secret_that_has_a_value_keeps_it(bare: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("homelab.yml").write_text(FILE)
+    Path("secrets.env").write_text("# mine\nengine_key=kept-value")
+    Path("secrets.env").chmod(0o600)
+    assert bare.command("init", "--secrets").code == 0
+    assert Path("secrets.env").read_text().startswith("# mine\nengine_key=kept-value\ngateway_key=sk-")
+    assert lines()["engine_key"] == "kept-value"
+    Path("secrets.env").unlink()
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "sk-from-the-environment")
+    bare.command("init", "--secrets")
+    assert not Path("secrets.env").exists()
+
+
 def test_a_secret_of_another_system_is_not_invented(bare: World) -> None:
     text = FILE.replace(
         "containers:", "upstreams:\n  far: { model: openrouter/a/b, api_key: !secret cloud }\ncontainers:"
@@ -53,6 +67,12 @@ def test_a_secret_of_another_system_is_not_invented(bare: World) -> None:
     Path("homelab.yml").write_text(text)
     assert bare.command("init", "--secrets").ended(0) == bare.snapshot
     assert set(lines()) == {"engine_key", "gateway_key"}
+
+
+def test_init_refuses_a_file_that_is_wrong(bare: World) -> None:
+    Path("homelab.yml").write_text("name: [")
+    assert bare.command("init", "--secrets").code == 64
+    assert not Path("secrets.env").exists()
 
 
 def test_no_generated_secret_is_printed(bare: World) -> None:

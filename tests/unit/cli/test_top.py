@@ -101,6 +101,13 @@ def test_programs_get_one_result(up: Lab) -> None:
     assert answer.of("summary")[0]["exit_code"] == 0
 
 
+def test_a_counter_that_begins_again_is_no_rate(up: Lab) -> None:
+    up.written = [90_000, 10]
+    (result,) = up.world.command("top", "--once", "--json", *FAST).of("result")
+    told = {one["target"]: one for one in result["services"]}
+    assert told["llama/llama_cpp"]["written_per_s"] is None
+
+
 def test_one_look_is_one_program_in_each_container_and_holds_no_key(up: Lab) -> None:
     before = len(up.world.told)
     assert up.world.command("top", "--once", *FAST).code == 0
