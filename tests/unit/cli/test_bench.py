@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.measuring.history import Result, result_in
 from provisioner.providers.fake import Container
 from provisioner.services.kokoro import SPEAKER
 from provisioner.values.state import Execution, Instance
 from tests.unit.cli.conftest import World
+from tests.unit.cli.test_bench_llm import kept
 
 FILE = """\
 name: homelab
@@ -73,17 +73,11 @@ def test_a_picture_without_a_place_is_refused_before_anything_is_measured(
     assert list((lab.parent / "folder").iterdir()) == []
 
 
-def kept(folder: Path, container: str = "voice") -> list[Result]:
-    """The results that were kept of one that speaks."""
-    (file,) = (folder / "state").rglob(f"benchmarks/{container}.kokoro.jsonl")
-    return [result_in(one) for one in file.read_text().splitlines()]
-
-
 @pytest.mark.usefixtures("asked")
 def test_every_answer_is_kept_with_what_it_was_measured_on(world: World, lab: Path) -> None:
     world.card = "NVIDIA H100"
     assert world.command("bench", "--runs=2", "--long=300").code == 0
-    (result,) = kept(lab.parent)
+    (result,) = kept(lab.parent, "voice.kokoro")
     setting = result.setting
     assert (result.kind, result.service, setting.host) == ("tts", "voice/kokoro", "box")
     assert (setting.build, setting.model, setting.processor) == ("b" * 64, "e" * 64, "EPYC, 2 of them")
@@ -155,8 +149,8 @@ def test_each_of_several_keeps_and_is_judged_by_its_own(world: World, lab: Path)
     (result,) = judged.of("result")
     assert [one["service"] for one in result["results"]] == ["voice/kokoro", "other/kokoro"]
     assert len(result["compared"]) == 2 * 3 * 3
-    assert [len(kept(lab.parent, one)) for one in ("voice", "other")] == [3, 2]
-    assert {one.service for one in kept(lab.parent, "other")} == {"other/kokoro"}
+    assert [len(kept(lab.parent, f"{one}.kokoro")) for one in ("voice", "other")] == [3, 2]
+    assert {one.service for one in kept(lab.parent, "other.kokoro")} == {"other/kokoro"}
 
 
 @pytest.mark.usefixtures("asked")

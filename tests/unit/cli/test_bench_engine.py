@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from provisioner.measuring.budget import MOST_TRIALS
-from provisioner.measuring.history import result_in
 from provisioner.values.state import Execution
 from provisioner.workflow import engine_benching, engine_pauses
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import FILE, World
+from tests.unit.cli.test_bench_llm import kept
 
 BENCH = ("bench", "llama", "--kind", "engine", "--yes", "--trials", "10")
 UNIT = "llama-server.service"
@@ -40,12 +40,6 @@ def change_answers(world: World, monkeypatch: pytest.MonkeyPatch, field: str, ch
     monkeypatch.setattr(world, "_benching", changed)
 
 
-def kept(folder: Path) -> list[Any]:
-    """The results that were kept."""
-    (file,) = (folder / "state").rglob("benchmarks/llama.llama_cpp.jsonl")
-    return [result_in(line) for line in file.read_text().splitlines()]
-
-
 def test_it_is_measured_with_the_words_that_it_is_served_with(up: World, tmp_path: Path) -> None:
     answer = up.done(*BENCH, "--tokens", "256", "64")
     assert len(up.questions) == 11, "ten, and a first one that does not count"
@@ -54,7 +48,7 @@ def test_it_is_measured_with_the_words_that_it_is_served_with(up: World, tmp_pat
     told = dict(zip(command[1::2], command[2::2], strict=True))
     assert told == {"-t": "2", "-m": "/srv/m.gguf", "-b": "2048", "-p": "256", "-n": "64", "-r": "1", "-o": "jsonl"}
     assert answer.printed == up.snapshot
-    (result,) = kept(tmp_path)
+    (result,) = kept(tmp_path, "llama.llama_cpp")
     assert [len(series.trials) for series in result.series] == [10, 10]
     assert result.setting.model == "e" * 64
     assert result.setting.options == {"t": "2", "b": "2048", "p": "256", "n": "64"}
@@ -64,7 +58,7 @@ def test_scripts_are_told_where_it_was_measured_and_what_served(up: World, tmp_p
     up.card = "RTX 3060"
     (result,) = up.command(*BENCH, "--json").of("result")
     (measured,) = result["results"]
-    (where,) = (one.setting for one in kept(tmp_path))
+    (where,) = (one.setting for one in kept(tmp_path, "llama.llama_cpp"))
     assert measured["setting"] == {
         "host": where.host,
         "processor": "EPYC, 2 of them",
@@ -107,7 +101,7 @@ def test_a_sweep_measures_all_combinations_in_turns(up: World, tmp_path: Path) -
     words = [dict(zip(one["command"][1::2], one["command"][2::2], strict=True)) for one in up.questions]
     told = [(one["-b"], one["-t"]) for one in words]
     assert told[:4] == told[4:8] == [("512", "1"), ("512", "2"), ("1024", "1"), ("1024", "2")]
-    assert len(kept(tmp_path)) == 4
+    assert len(kept(tmp_path, "llama.llama_cpp")) == 4
     assert answer.printed == up.snapshot
 
 

@@ -39,11 +39,6 @@ containers:
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def nine(lab: Path) -> Path:
     """The lab's file with a hybrid of 9B whose weights are left out."""
@@ -220,7 +215,6 @@ containers:
 @pytest.fixture
 def registry(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     """A registry; the lab's file names a model in it, which the registry does not have yet."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "pve-root-ca.pem"))
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("PROVISION_SECRET_OLLAMA_KEY", "0123456789abcdef")

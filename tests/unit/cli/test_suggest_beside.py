@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.gguf_bytes import gguf_bytes
 from tests.graphics_cards import RTX_3060 as CARD
 from tests.unit.cli.conftest import World
 from tests.unit.cli.test_suggest import LLAMA, head, ways
+from tests.unit.cli.test_suggest_folders import said
 
 USABLE = CARD.memory - 832 * MIB
 VOICE = loads_of(Address.of("voice", "kokoro")).total
@@ -47,13 +47,6 @@ def serve(name: str, model: str, more: str = "") -> None:
     """Add an engine to the file."""
     file = Path("homelab.yml")
     file.write_text(file.read_text() + SERVING.format(name=name, model=model, more=more))
-
-
-def said(world: World, *words: str) -> dict[str, Any]:
-    answer = world.command("suggest", *words, "--json")
-    (result,) = answer.of("result")
-    assert answer.code in (0, 4), answer.err
-    return dict(result)
 
 
 def total_of(world: World, address: str) -> int:
