@@ -80,9 +80,7 @@ def test_one_that_ends_well_without_figures_is_a_failure(
     up: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change_answers(up, monkeypatch, "lines", lambda lines: [line for line in lines if "KLD" not in line])
-    answer = up.command(*bench(tmp_path))
-    assert answer.code == 3
-    assert answer.err == up.snapshot
+    assert up.command(*bench(tmp_path)).ended(3) == up.snapshot
 
 
 def test_too_little_disk_is_refused_before_anything_is_stopped(up: World, tmp_path: Path) -> None:

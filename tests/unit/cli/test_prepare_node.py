@@ -106,9 +106,7 @@ def test_a_token_is_made_and_kept_beside_the_file(
 def test_a_token_of_the_command_s_is_not_made_and_nothing_else_is(
     words: dict[str, str], pve: Double, prepare: Prepare, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    answer = prepare(secrets=teller(tmp_path, **words))
-    assert answer.code == 4
-    assert answer.err == snapshot
+    assert prepare(secrets=teller(tmp_path, **words)).ended(4) == snapshot
     assert "lab@pve" not in pve.world.access.users
     assert "Provisioner" not in pve.world.access.permissions.roles
     assert not (tmp_path / "secrets.env").exists()
@@ -118,9 +116,7 @@ def test_a_token_of_the_environment_s_is_not_made_either(
     pve: Double, prepare: Prepare, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     monkeypatch.setenv("PROVISION_SECRET_NODE_TOKEN", CANARY)
-    answer = prepare()
-    assert answer.code == 4
-    assert answer.err == snapshot
+    assert prepare().ended(4) == snapshot
     assert "lab@pve" not in pve.world.access.users
 
 
@@ -141,9 +137,7 @@ def test_a_token_that_is_there_and_a_command_that_fails(
 ) -> None:
     pve.world.access.add_user("lab@pve", "")
     pve.world.access.add_token("lab@pve", "homelab", privsep=False)
-    answer = prepare(secrets=teller(tmp_path, complaint="locked"))
-    assert answer.code == 4
-    assert answer.err == snapshot
+    assert prepare(secrets=teller(tmp_path, complaint="locked")).ended(4) == snapshot
     assert "Provisioner" not in pve.world.access.permissions.roles
 
 
@@ -166,9 +160,7 @@ def test_root_logs_in_with_a_password_of_the_command_s(prepare: Prepare, tmp_pat
 
 
 def test_a_password_that_nobody_has_is_asked_for(prepare: Prepare, snapshot: SnapshotAssertion) -> None:
-    answer = prepare(user="root@pam", login=ROOTS)
-    assert answer.code == 64
-    assert answer.err == snapshot
+    assert prepare(user="root@pam", login=ROOTS).ended(64) == snapshot
 
 
 @pytest.mark.parametrize("options", [(), ("--print",)], ids=["made", "printed"])
@@ -180,9 +172,7 @@ def test_a_user_who_could_not_log_in_is_not_made(
     snapshot: SnapshotAssertion,
 ) -> None:
     monkeypatch.setenv("PROVISION_SECRET_ROOTS_PASSWORD", CANARY)
-    answer = prepare(*options, login=ROOTS)
-    assert answer.code == 4
-    assert answer.err == snapshot
+    assert prepare(*options, login=ROOTS).ended(4) == snapshot
     assert "lab@pve" not in pve.world.access.users
 
 
