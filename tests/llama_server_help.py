@@ -47,7 +47,7 @@ def known_arguments(help_text: str) -> list[set[str]]:
 def objections(help_text: str) -> list[str]:
     """What the role can write and the program does not take; nothing when all is well."""
     known = known_arguments(help_text)
-    own = set(variables()["__llama_cpp_own_arguments"])
+    own = set(yaml_value((ROLE / "meta/service.yml").read_text(encoding="utf-8"))["own_arguments"])
     wrong = [f"{one} is gone" for one in sorted(written_arguments()) if not any(one in each for each in known)]
     for one in sorted(written_arguments() - MAY_BE_SAID_AGAIN):
         spellings = {name for each in known if one in each for name in each}

@@ -125,6 +125,8 @@ def _service(
         after_change=page.get("after_change") or {},
         identity=tuple(page.get("identity", ())),
         opens=_opens(pages.get("opens") or {}),
+        own_arguments=tuple(page.get("own_arguments", ())),
+        closed_variables=tuple(page.get("closed_variables", ())),
         health_option=page.get("health_option", ""),
     )
     _check_names(service)

@@ -235,6 +235,10 @@ class ServiceType:
     identity: tuple[str, ...] = ()
     """The files that make its container this one to its clients, such as a key that it made: a copy makes its own."""
     opens: Opens = Opens()
+    own_arguments: tuple[str, ...] = ()
+    """Arguments of its program that its role says itself, in every spelling: none of them is a free one."""
+    closed_variables: tuple[str, ...] = ()
+    """Patterns of whole names of variables that its environment may not hold, in any case of letters."""
     health_option: str = ""
     """The option that names the page in the place of ``health``, where each service of the role has one of its own.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from provisioner.catalog import SecretForm, beyond_limit
 from provisioner.lab.alias_rules import alias_names
+from provisioner.lab.free_words import free_words
 from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
@@ -408,6 +409,7 @@ RULES: tuple[Rule, ...] = (
     alias_names,
     names_of_members,
     option_limits,
+    free_words,
     service_options,
     queues_of_idle_services,
     turns_of_services,

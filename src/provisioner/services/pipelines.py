@@ -217,7 +217,7 @@ def _variables(service: ResolvedService) -> Iterator[Problem]:
     named += [(f"{SECRETS}.{place}.name", str(secret["name"])) for place, secret in enumerate(secrets)]
     seen: set[str] = set()
     for where, name in named:
-        if not VARIABLE.fullmatch(name):
+        if where.startswith(SECRETS) and not VARIABLE.fullmatch(name):
             yield service.problem(where, f'"{name}" is no name of a variable', 'Write letters, digits and "_".')
         elif TAKEN.fullmatch(name):
             yield service.problem(where, f"{name} is none of the pipelines' own", "Choose another name.")

@@ -21,13 +21,7 @@ USED_FLAGS = BASELINE_FLAGS | {
 WITHOUT_DEVICE = ("auto", 0)
 _DEVICES = r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*"
 _SOURCE = r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+"
-_CONTROL = r"[\x00-\x1f]"
 _SHA256 = r"[0-9a-f]{64}"
-SHELL_VARIABLES = r"LLAMA_ARG_(NO_)?(TOOLS.*|AGENT|MCP_.*|(WEB)?UI_MCP_.*)"
-"""What the program reads, in any case, instead of ``--tools``, ``--agent`` and ``--mcp-…``, which the page refuses.
-
-The role has the same (``__llama_cpp_shell_variables``; a test holds both equal).
-"""
 
 
 def build_problems(service: ResolvedService, *, has_card: bool) -> Iterator[Problem]:
@@ -38,7 +32,6 @@ def build_problems(service: ResolvedService, *, has_card: bool) -> Iterator[Prob
     yield from _source(service)
     yield from _layers(service, is_open=has_card and "backend" not in service.said)
     yield from _cuda(service, is_open=has_card)
-    yield from _environment(service)
 
 
 def processor_flags(
@@ -128,12 +121,3 @@ def _cuda(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
         if problem:
             hint = f"Such as {EXAMPLES}; for older cards write backend: vulkan."
             yield service.problem("cuda_architectures", f"{architecture!r}: {problem}", hint)
-
-
-def _environment(service: ResolvedService) -> Iterator[Problem]:
-    for name, value in (service.said.get("environment") or {}).items():
-        if re.search(_CONTROL, str(value)):
-            yield service.problem("environment", f"the value of {name} holds a control character", "Write one line.")
-        if re.fullmatch(SHELL_VARIABLES, name, re.IGNORECASE):
-            message = f"{name} would give whoever may ask the server a shell where it runs"
-            yield service.problem("environment", message, "Leave it out; an agent runs its tools where it runs itself.")

@@ -32,10 +32,14 @@ LONGEST_TEXT = 2048
 
 
 def number_problems(service: ResolvedService) -> Iterator[Problem]:
-    """Numbers that no server takes beside each other."""
+    """Numbers and words that no server takes beside each other."""
     batch, ubatch = service.option("batch") or 0, service.option("ubatch") or 0
     if 0 < batch < ubatch:
         yield service.problem("ubatch", f"{ubatch} is larger than batch, {batch}", f"Write {batch} or less.")
+    words = [str(word).replace("_", "-") for word in service.option("extra_arguments") or ()]
+    if "--pooling" in words and not service.option("embedding"):
+        message = "--pooling says how vectors are made, which only a server with embedding does"
+        yield service.problem("extra_arguments", message, "Leave it out, or write embedding: true.")
     if service.option("cpu_moe") and service.option("n_cpu_moe"):
         message = "cpu_moe keeps the experts of every layer already"
         yield service.problem("n_cpu_moe", message, "Keep one of them.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,10 @@ NO_ROOM = ("Insufficient VRAM in split for model and cache", "CUDA out of memory
 """Both as in the role's ``vars/main.yml``; a test holds them equal. The second one is torch's."""
 
 
+MODES = re.compile(r"FP16|Q[468]|[2-8],[2-8]")
+"""Types of the cache; exllamav2 has no two numbers (``vars/main.yml``)."""
+
+
 class Knowledge(base.Knowledge):
     """Knowledge of tabbyAPI."""
 
@@ -59,7 +64,9 @@ class Knowledge(base.Knowledge):
         return {"commit": stack.serves.commit, "backend": stack.serves.backend}
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
-        """More requests at once than exllamav2 starts with."""
+        """Sizes that its cache has no pages for, drafts without a model, more requests than exllamav2 starts with."""
+        yield from _page_problems(service)
+        yield from _draft_problems(service)
         if service.option("backend") != EXLLAMAV2:
             return
         chunk = service.option("chunk_size")
@@ -132,3 +139,28 @@ class Knowledge(base.Knowledge):
             encode="/v1/token/encode",
             no_room=NO_ROOM,
         )
+
+
+def _page_problems(service: ResolvedService) -> Iterator[Problem]:
+    """Sizes and types that no page of the cache has."""
+    cache, longest = service.option("cache_size"), service.option("max_seq_len")
+    for name in ("cache_size", "chunk_size"):
+        size = service.option(name)
+        if size % STEP:
+            hint = f"Write {-(-size // STEP) * STEP}."
+            yield service.problem(name, f"{size} is no multiple of {STEP}, the tokens of a page", hint)
+    if longest == 0 or 0 < cache < longest:
+        message = f"a request of {longest} tokens has no room in a cache of {cache}" if longest else "0 is no length"
+        yield service.problem("max_seq_len", message, "Leave it out, or write what the cache has room for.")
+    mode = str(service.option("cache_mode"))
+    if not MODES.fullmatch(mode):
+        hint = "Write FP16, Q8, Q6, Q4, or the bits of keys and values, such as 8,8."
+        yield service.problem("cache_mode", f"{mode} is no type of the cache", hint)
+
+
+def _draft_problems(service: ResolvedService) -> Iterator[Problem]:
+    """A draft model without its mode, and the other way round."""
+    mode, model = service.option("draft_mode"), service.written.get("draft_model")
+    if (mode == "model") != bool(model):
+        hint = "Write both, draft_mode: model and a draft_model, or neither."
+        yield service.problem("draft_mode", "drafts of a model need the model, and a model its mode", hint)

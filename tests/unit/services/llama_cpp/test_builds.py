@@ -10,7 +10,6 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.rules import service_options
-from provisioner.services.llama_cpp.builds import SHELL_VARIABLES
 from provisioner.values import paths
 from tests.lab_files import spec_of
 
@@ -59,11 +58,6 @@ def test_what_can_be_built_is_taken(options: dict[str, Any]) -> None:
         ({"backend": "cuda"}, "backend", "has to know its cards"),
         (CUDA | {"cuda_architectures": ["native"]}, "cuda_architectures", "no card"),
         (CUDA | {"cuda_architectures": ["61"]}, "cuda_architectures", "compiles for 75 and newer"),
-        ({"environment": {"A": "x\nExecStartPre=/bin/true"}}, "environment", "control character"),
-        *[
-            ({"environment": {f"LLAMA_ARG_{name}": "1"}}, "environment", "a shell where it runs")
-            for name in ("TOOLS", "TOOLS_RUNTIME", "AGENT", "MCP_SERVERS_CONFIG", "MCP_SERVERS_JSON", "UI_MCP_PROXY")
-        ],
         ({"source": "git+https://example.org/llama.cpp@main"}, "source", "not a source"),
         ({"source": "git+file:///srv/llama.cpp@" + COMMIT}, "source", "not a source"),
         ({"source": "git+ssh://git@example.org/llama.cpp@" + COMMIT}, "source", "not a source"),
@@ -76,11 +70,6 @@ def test_what_cannot_be_built_is_refused(options: dict[str, Any], where: str, wo
     ((path, message),) = problems_of(**options)
     assert path == where
     assert words in message
-
-
-def test_the_role_refuses_the_same_variables() -> None:
-    of_role = yaml.safe_load((paths.roles() / "llama_cpp/vars/main.yml").read_text(encoding="utf-8"))
-    assert of_role["__llama_cpp_shell_variables"] == rf"(?i){SHELL_VARIABLES}\Z"
 
 
 def test_the_versions_of_cuda_are_those_of_the_role_that_gets_them() -> None:

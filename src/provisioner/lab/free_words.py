@@ -1,0 +1,42 @@
+"""Free arguments and variables of services: what their roles say themselves or keep closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from provisioner.lab.resolved import ResolvedLab
+from provisioner.services.base import ResolvedService
+from provisioner.values.declared import Problem
+
+ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
+ARGUMENT = re.compile(r"--?[A-Za-z]")
+CONTROL = re.compile(r"[\x00-\x1f]")
+
+
+def free_words(lab: ResolvedLab) -> Iterator[Problem]:
+    """Free arguments and variables that the service's role would refuse in the container."""
+    for service in lab.services.values():
+        if ARGUMENTS in service.page.options:
+            yield from _arguments(service)
+        if ENVIRONMENT in service.page.options:
+            yield from _variables(service)
+
+
+def _arguments(service: ResolvedService) -> Iterator[Problem]:
+    for place, word in enumerate(service.written.get(ARGUMENTS) or ()):
+        name = str(word).partition("=")[0].replace("_", "-")
+        if ARGUMENT.match(name) and name in service.page.own_arguments:
+            hint = f"Leave it out: an option of {service.role} says it."
+            yield service.problem(f"{ARGUMENTS}.{place}", f"{name} is an argument that the role sets itself", hint)
+
+
+def _variables(service: ResolvedService) -> Iterator[Problem]:
+    closed = re.compile(f"({'|'.join(service.page.closed_variables)})", re.IGNORECASE)
+    for name, value in (service.written.get(ENVIRONMENT) or {}).items():
+        place = f"{ENVIRONMENT}.{name}"
+        if service.page.closed_variables and closed.fullmatch(str(name)):
+            message = "this variable opens the server, or says what the role says"
+            yield service.problem(place, message, f"Leave it out, and look for an option of {service.role}.")
+        elif CONTROL.search(str(value)):
+            yield service.problem(place, "its value holds a control character", "Write one line.")
