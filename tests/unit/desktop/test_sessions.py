@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_a_session_is_a_server_of_xrdp_with_what_runs_on_its_display(proc: Path)
 @pytest.mark.parametrize(("sesman", "orphaned"), [(400, False), (501, True), (0, False)])
 def test_a_session_older_than_sesman_is_known_to_nobody(proc: Path, sesman: int, orphaned: bool) -> None:
     assert sessions.sessions(proc, sesman)[0].orphaned is orphaned
+
+
+def test_the_end_of_a_session_ends_what_runs_on_its_display_and_nothing_of_others(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = 2**30  # no process of this machine
+    left = [sessions.Process(pid, proc) for pid in (1, 11, 12, 13)]
+    vars(left[2])["user"] = os.getuid() + 1
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(sessions, "processes", lambda: left)
+    monkeypatch.setattr(sessions.os, "kill", lambda pid, number: told.append((pid, number)))
+    sessions.end(sessions.Session(sessions.name_of(os.getuid()), ":10", ended, ended))
+    assert told == [(ended, signal.SIGTERM), (11, signal.SIGTERM)]
 
 
 def test_without_servers_there_are_none_and_systemd_is_not_asked(tmp_path: Path) -> None:
