@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,10 +60,14 @@ def test_who_has_signed_in_too_often_comes_again(server: Server, monkeypatch: py
     assert (asked.token, asked.role) == ("t", "admin")
 
 
-def test_and_so_seldom_that_its_own_tries_are_not_too_many() -> None:
-    tries, within_s = 15, 180
-    assert within_s / client.AGAIN_S < tries
-    assert within_s + client.AGAIN_S <= client.PATIENCE_S
+def test_and_so_seldom_that_its_own_tries_are_not_too_many(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    most, within_s, tries = 15, 180, [0.0]
+    clock = SimpleNamespace(monotonic=lambda: tries[-1], sleep=lambda seconds: tries.append(tries[-1] + seconds))
+    monkeypatch.setattr(client, "time", clock)
+    with pytest.raises(client.AnswerError, match="status 429"):
+        asks(server, TOO_OFTEN, patience_s=client.PATIENCE_S).sign_in("penny@home.example", "secret")
+    assert len([moment for moment in tries if moment < within_s]) < most
+    assert tries[-1] >= within_s + client.AGAIN_S, "one comes when those before it count no more"
 
 
 def test_and_does_so_no_longer_than_it_has_patience(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
