@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.ansible.modules import provision_tabby_checkout as module
+from provisioner.values.plain_data import yaml_value
 from tests.case_files import read_cases
+from tests.plays import rendered, run_cases
 
 CASES = read_cases("ansible/provision_tabby_checkout")
 
@@ -49,6 +51,20 @@ def test_the_keys_are_those_of_the_sections_classes() -> None:
 
 def test_an_unknown_shape_has_no_keys() -> None:
     assert module.known_keys(ast.parse("TabbyConfigModel = dict")) == {}
+
+
+def test_what_the_role_writes_is_known_to_the_commit_that_its_scenario_has(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[3]
+    sources = root / "molecule/tabbyapi/files/standin/common/config_models.py"
+    known = module.known_keys(ast.parse(sources.read_text(encoding="utf-8")))
+    options = {"max_seq_len": 4096, "cache_size": 8192, "max_batch_size": 3, "cpu_moe_offload_layers": 12}
+    case: dict[str, object] = {f"tabbyapi_{name}": value for name, value in options.items()}
+    case |= {"tabbyapi_model": "folder", "__tabbyapi_own_port": 15000, "__tabbyapi_checkout": {"config": known}}
+    text = rendered(root / "roles/tabbyapi/templates/config.yml.j2")
+    tasks = [{"set_fact": {"text": text, "unknown": "{{ __tabbyapi_unknown }}"}}]
+    found = run_cases(root, tmp_path, "tabbyapi", {"case": case}, tasks)["case"]
+    assert found["unknown"] == []
+    assert options.items() <= yaml_value(found["text"])["model"].items()
 
 
 @pytest.fixture
