@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from provisioner.values import paths
+from tests.plays import run_cases
 
 LIMITED = sorted(
     {
@@ -81,6 +82,20 @@ def test_so_is_one_that_failed_too_often(role: str) -> None:
     forgotten = {unit_forgotten(task) for file in files for task in written(file)}
     units = restarts(written(paths.roles() / role / "handlers/main.yml"), timers_of(role)).values()
     assert {if_known(unit) for unit in units} <= forgotten
+
+
+@pytest.mark.parametrize(("before", "idle", "count"), [(False, "5m", 0), (True, "5m", 2), (True, "0s", 0)])
+def test_a_keeper_is_started_again_only_where_there_was_one(
+    tmp_path: Path, before: bool, idle: str, count: int
+) -> None:
+    (unit,) = [one for one in written(paths.roles() / "switch/tasks/keeper.yml") if "notify" in one]
+    handlers = written(paths.roles() / "switch/handlers/main.yml")
+    notified = [one for one in handlers if unit["notify"] in (one["name"], one.get("listen"))]
+    tasks = [{"set_fact": {"did": "{{ did + 1 }}"}, "when": one["when"]} for one in notified]
+    there = {"/etc/systemd/system/switch-engine-keeper.service": {"exists": before}}
+    case = {"did": 0, "ansible_check_mode": False, "switch_name": "engine", "switch_idle": idle}
+    case["__switch_there"] = {"paths": there}
+    assert run_cases(paths.roles().parent, tmp_path, "switch", {"case": case}, tasks)["case"].get("did", 0) == count
 
 
 def test_a_restart_without_it_is_found() -> None:
