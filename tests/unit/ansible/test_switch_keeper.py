@@ -267,6 +267,14 @@ def test_to_wake_is_to_start_what_is_asleep_and_nothing_else(
     assert world.slot == ("DRAIN" if was == "asleep" else "UP"), "an engine that starts says by itself that it is ready"
 
 
+def test_starts_are_forgotten_of_an_engine_that_is_well_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pattern systemd takes only those units that have failed."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(keeper.subprocess, "run", lambda command, **_options: asked.append(command))
+    keeper.forget_starts(UNIT)
+    assert asked == [["/usr/bin/systemctl", "reset-failed", "--", UNIT]]
+
+
 def test_an_engine_that_never_ends_has_no_keeper(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It would be stopped at once, and again after each start."""
     assert keeper.main(["--socket", str(socket), "--unit", UNIT, "keep", "--idle", "0"]) == 1
