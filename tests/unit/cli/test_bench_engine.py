@@ -96,6 +96,19 @@ def test_as_many_trials_are_made_as_time_allows(up: World, seconds: float, monke
     assert len(up.questions) - 1 == {0.001: MOST_TRIALS, 1.5: MOST_TRIALS, 9.0: 30, 100.0: 10}[seconds]
 
 
+def test_the_way_to_the_container_counts_for_what_a_trial_takes(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, now_s = up._benching, [0.0]
+
+    def on_the_way(question: dict[str, Any]) -> Execution:
+        now_s[0] += 9.0
+        return asked(question)
+
+    monkeypatch.setattr(up, "_benching", on_the_way)
+    monkeypatch.setattr(engine_benching, "monotonic", lambda: now_s[0])
+    assert up.command("bench", "llama", "--kind", "engine", "--yes").code == 0
+    assert len(up.questions) - 1 == 30
+
+
 def test_a_sweep_measures_all_combinations_in_turns(up: World, tmp_path: Path) -> None:
     answer = up.done(*BENCH, "--sweep", "batch=512,1024", "--sweep", "threads=1,2")
     words = [dict(zip(one["command"][1::2], one["command"][2::2], strict=True)) for one in up.questions]
