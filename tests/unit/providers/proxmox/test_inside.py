@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.attach import Ends, attach
-from provisioner.providers.proxmox.pct import KILL, MARK, Call
+from provisioner.providers.proxmox.pct import ENVIRONMENT, KILL, MARK, Call
 from provisioner.providers.proxmox.relay import Sieve
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.values.errors import ProviderError
@@ -50,6 +50,23 @@ def test_the_environment_is_the_same_as_on_other_hosts(shell: Shell, monkeypatch
     found = inside.execute(shell, 105, ["env"]).stdout.decode()
     assert "OF_THE_NODE" not in found
     assert {"HOME=/root", "USER=root", "LANG=C.UTF-8"} <= set(found.splitlines())
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_command_begins_at_home_and_without_one_at_the_root(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    command = ["sh", "-c", 'pwd >"$1"', "sh", str(tmp_path / "where")]
+    for home, where in ((tmp_path, tmp_path), (tmp_path / "missing", Path("/"))):
+        monkeypatch.setitem(ENVIRONMENT, "HOME", str(home))
+        if terminal:
+            ours, its = pty.openpty()
+            assert attach(shell, 105, command, Ends(its, its, its, terminal=True), {}) == 0
+            os.close(ours)
+            os.close(its)
+        else:
+            assert inside.execute(shell, 105, command).returncode == 0
+        assert (tmp_path / "where").read_text() == f"{where}\n"
 
 
 def test_exit_codes_are_the_commands(shell: Shell) -> None:
