@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader
 
 from provisioner.apply import apply_instances
 from provisioner.lab.proxmox import settings_of
@@ -17,6 +19,7 @@ from provisioner.providers import provider_for
 from provisioner.providers.proxmox import ProxmoxProvider, locks, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
+from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.values.state import Fleet, Instance, Secret, Status
 from tests.doubles.proxmox import Double
@@ -195,6 +198,20 @@ def test_how_ansible_reaches_a_container(pve: Double, access: Access, tmp_path: 
         "provision_instance": "missing",
         "provision_node": "pve1",
     }
+
+
+def test_ansible_is_led_to_the_node_for_each_item_of_a_loop() -> None:
+    variables = {"inventory_hostname": "one", "provision_vmid": "105", "provision_ssh": "admin@pve1:2222"}
+    context = PlayContext()
+    connection_loader.add_directory(str(paths.plugins() / "connection"))
+    connection = connection_loader.get("provision_proxmox", context)
+    for _ in range(2):
+        context.remote_user = None
+        connection.set_options(var_options=variables)  # as Ansible does before each item
+        connection._connect()
+        assert (connection.get_option("host"), connection.get_option("port")) == ("admin@pve1", None)
+        assert "-p 2222" in connection.get_option("ssh_args")
+        assert context.remote_user == "root"
 
 
 def test_a_number_is_forgotten_when_its_container_is_deleted(pve: Double, provider: ProxmoxProvider) -> None:
