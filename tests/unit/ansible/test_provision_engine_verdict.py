@@ -278,6 +278,12 @@ def test_each_signal_of_vllm_that_says_otherwise_is_told(state: dict[str, Any], 
     assert found.verdict == UNPROVEN
 
 
+def test_only_who_computes_elsewhere_is_told_to_take_another_stack() -> None:
+    silent, on_cpu = of_vllm(said=""), of_vllm(said="device_config=cpu")
+    assert ("journal reach back to its start" in silent.advice, "Another stack" in silent.advice) == (True, False)
+    assert "Another stack" in on_cpu.advice
+
+
 def test_what_stays_in_the_hosts_memory_need_not_be_on_the_card() -> None:
     little = {"said": VLLM_SAID.replace("took 7.5", "took 1.5"), "memory": {**OF_VLLM["memory"], "grown": 5 * GIB}}
     assert of_vllm(**little).problem
