@@ -132,24 +132,13 @@ def _work(world: World, method: Method) -> Any:
 def _given(request: Request, in_path: Mapping[str, str]) -> dict[str, Value]:
     given: dict[str, Value] = {}
     if request.verb in ("POST", "PUT"):
-        given = _from_body(request)
+        given = _from_form(request.body.decode())
     given.update(_from_form(request.query))
     for name, value in in_path.items():
         if given.get(name, value) != value:
             text = "duplicate parameter (already defined in URI) with conflicting values!"
             raise bad_parameters({name: text})
     return {**given, **in_path}
-
-
-def _from_body(request: Request) -> dict[str, Value]:
-    if request.header("content-type").partition(";")[0].strip() != "application/json":
-        return _from_form(request.body.decode())
-    try:
-        body = json.loads(request.body or b"{}")
-    except ValueError as error:
-        raise died(f"malformed JSON string: {error}") from error
-    kept = {name: value for name, value in body.items() if value is not None}
-    return {name: str(value) if type(value) in (int, float) else value for name, value in kept.items()}
 
 
 def _from_form(text: str) -> dict[str, Value]:

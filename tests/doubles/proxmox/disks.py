@@ -78,13 +78,6 @@ def under_number(world: World, node: str, vmid: int) -> list[str]:
     return [volid for storage in usable for volid, volume in storage.on(node).items() if volume.vmid == vmid]
 
 
-def check_exist(world: World, node: str, config: Mapping[str, str]) -> None:
-    """Refuse a configuration whose volumes are not all there."""
-    for _, given in volumes(config):
-        if given["kind"] == "volume":
-            volume_of(world, node, given["volume"])
-
-
 def copy(world: World, node: str, config: Mapping[str, str], newid: int, target: str) -> dict[str, str]:
     """New volumes as large as those of a configuration, on ``target`` or where those are."""
     sizes = {

@@ -61,7 +61,7 @@ def typed(config: Mapping[str, str]) -> dict[str, object]:
 
 @dataclass
 class Guest:
-    """One container's configuration file. ``raw`` are ``lxc.*`` lines, which only a root shell writes."""
+    """One container's configuration file."""
 
     vmid: int
     node: str
@@ -69,13 +69,12 @@ class Guest:
     pending: Config = field(default_factory=dict)
     doomed: set[str] = field(default_factory=set)
     snapshots: dict[str, Config] = field(default_factory=dict)
-    raw: list[tuple[str, str]] = field(default_factory=list)
     template: Template = field(default_factory=Template)
 
     @property
     def digest(self) -> str:
         """The SHA-1 of everything in it."""
-        text = repr((sorted(self.config.items()), sorted(self.pending.items()), sorted(self.doomed), self.raw))
+        text = repr((sorted(self.config.items()), sorted(self.pending.items()), sorted(self.doomed)))
         return hashlib.sha1(f"{text}{sorted(self.snapshots)}".encode(), usedforsecurity=False).hexdigest()
 
     @property
@@ -105,10 +104,7 @@ class Guest:
             config.update(self.pending)
             for name in self.doomed:
                 config.pop(name, None)
-        shown = {**typed(config), "digest": self.digest}
-        if self.raw:
-            shown["lxc"] = [list(line) for line in self.raw]
-        return shown
+        return {**typed(config), "digest": self.digest}
 
     def remember(self, name: str, description: str) -> None:
         """Note a snapshot of the configuration; it follows the one before."""

@@ -8,7 +8,6 @@ the environment of the node on.
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.doubles.proxmox import pvesh, pvesm
+from tests.doubles.proxmox import pvesh
 from tests.doubles.proxmox.client import root
 from tests.doubles.proxmox.double import Double
 from tests.doubles.proxmox.incus_containers import IncusContainers
@@ -24,8 +23,6 @@ from tests.doubles.proxmox.programs import FAILED, Answer, Asked, PctError, Prog
 
 NODE = "pve1"
 LXC = Path("/var/lib/lxc")
-TASK_TIMEOUT_S = 120
-CREATE = "400 not enough arguments\npct create <vmid> <ostemplate> [OPTIONS]"
 ROOT = Path(__file__).resolve().parents[3]
 
 USERNSEXEC = """#!{python} -IS
@@ -68,7 +65,6 @@ class Pct:
             for name, answer in (
                 ("pct", self._answer),
                 ("pvesh", partial(pvesh.answer, double)),
-                ("pvesm", partial(pvesm.answer, double, NODE)),
                 ("lxc-info", self._info),
             )
         ]
@@ -87,23 +83,16 @@ class Pct:
         self.asked.append(list(argv))
         verbs: Mapping[str, Callable[[int, Sequence[str], Asked], Answer]] = {
             "config": self._config,
-            "create": self._create,
             "exec": self._exec,
             "mount": self._mount,
-            "pull": self._pull,
-            "push": self._push,
             "set": self._set,
-            "start": self._task,
-            "status": self._status,
-            "stop": self._task,
             "unmount": self._unmount,
         }
         if not argv or argv[0] not in verbs:
             return Answer(FAILED, err=f"ERROR: unknown command 'pct {' '.join(argv[:1])}'\n")
         try:
             vmid = int(argv[1])
-            if argv[0] != "create":
-                self._require(vmid)
+            self._require(vmid)
             return verbs[argv[0]](vmid, argv[2:], asked)
         except (PctError, IndexError, ValueError) as error:
             return Answer(FAILED, err=f"{error}\n")
@@ -143,38 +132,14 @@ class Pct:
     def _config(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest, asked
         shown = self._ask("GET", vmid, "/config")
-        lines = [f"{name}: {value}" for name, value in sorted(shown.items()) if name not in ("digest", "lxc")]
-        lines += [f"{name}: {value}" for name, value in shown.get("lxc", ())]
+        lines = [f"{name}: {value}" for name, value in sorted(shown.items()) if name != "digest"]
         lines += [f"lxc.idmap: {one}" for one in self._containers.idmap(vmid)]
         return Answer(out="".join(f"{line.rstrip()}\n" for line in lines))
-
-    def _status(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
-        del rest, asked
-        return Answer(out=f"status: {self._ask('GET', vmid, '/status/current')['status']}\n")
 
     def _set(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del asked
         self._ask("PUT", vmid, "/config", **options_of(rest))
         return Answer()
-
-    def _task(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
-        del rest
-        return self._ended(self._ask("POST", vmid, f"/status/{asked.argv[0]}"))
-
-    def _create(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
-        del asked
-        if not rest or rest[0].startswith("-"):
-            raise PctError(CREATE)
-        given = {"vmid": str(vmid), "ostemplate": rest[0], **options_of(rest[1:])}
-        return self._ended(data_of(root(self._double).ask("POST", f"/nodes/{NODE}/lxc", **given)))
-
-    def _ended(self, upid: str) -> Answer:
-        """What a task in the foreground says: its log but for the last line, and on stderr how it failed."""
-        task = self._double.world.tasks.wait(upid, TASK_TIMEOUT_S)
-        out = "".join(f"{line}\n" for line in task.lines[:-1])
-        if task.is_good:
-            return Answer(out=out, err=f"Task finished with {task.warnings} warning(s)!\n" if task.warnings else "")
-        return Answer(FAILED, out=out, err=f"{task.lines[-1].removeprefix('TASK ERROR: ')}\n")
 
     def _mount(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest, asked
@@ -193,26 +158,6 @@ class Pct:
             if self._double.world.guests[vmid].config.pop("lock", "") != "mounted":
                 raise PctError("no lock found trying to remove 'mounted'  lock")
         return Answer(links={str(LXC / str(vmid) / "rootfs"): ""})
-
-    def _push(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
-        del asked
-        self._require_running(vmid)
-        file, destination, *more = rest
-        given = options_of(more)
-        words = {"perms": "--mode", "user": "--uid", "group": "--gid"}
-        options = [f"{words[name]}={value}" for name, value in given.items()]
-        return self._file("push", *options, file, f"{self._containers.name(vmid)}{destination}")
-
-    def _pull(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
-        del asked
-        self._require_running(vmid)
-        path, destination, *_ = rest
-        return self._file("pull", f"{self._containers.name(vmid)}{path}", destination)
-
-    def _file(self, *words: str) -> Answer:
-        line = shlex.join(["incus", "file", *words, "--quiet"])
-        becomes = ["sh", "-c", f"{line} || exit {FAILED}"]
-        return Answer(becomes=becomes, environment={"INCUS_DIR": str(self._containers.lab.state)})
 
     def _require(self, vmid: int) -> None:
         guest = self._double.world.guests.get(vmid)

@@ -80,11 +80,6 @@ class SshHost:
         return f"root@{HOST}:{self.port}"
 
     @property
-    def var_lib(self) -> Path:
-        """What the node has written below ``/var/lib``."""
-        return self.folder / "upper"
-
-    @property
     def log(self) -> str:
         """What the server has said so far."""
         return (self.folder / "sshd.log").read_text(encoding="utf-8", errors="replace")

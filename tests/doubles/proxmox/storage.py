@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field
 
 from tests.doubles.proxmox.errors import ApiError, died
-from tests.doubles.proxmox.formats import size_text
 from tests.doubles.proxmox.guests import Template
 
 GIB = 1 << 30
@@ -132,8 +131,3 @@ def volume_entry(volume: Volume) -> dict[str, object]:
     if volume.vmid:
         entry["vmid"] = volume.vmid
     return entry
-
-
-def disk_text(volume: Volume) -> str:
-    """The size of a volume as configurations have it."""
-    return size_text(volume.size)

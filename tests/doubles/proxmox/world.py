@@ -29,7 +29,7 @@ DEVICES = {"/dev/null": (1, 3), "/dev/fuse": (10, 229), "/dev/net/tun": (10, 200
 
 @dataclass
 class Node:
-    """One node; ``devices`` are the device files of the host with their numbers, ``pci`` what ``hardware/pci`` lists.
+    """One node; ``devices`` are the device files of the host with their numbers.
 
     ``version``: what runs there; ``clock_ahead_s``: how wrong its clock is.
     """
@@ -41,8 +41,6 @@ class Node:
     memory: int = 32 * GIB
     bridges: dict[str, str] = field(default_factory=lambda: {"vmbr0": "192.168.1.10/24"})
     devices: dict[str, tuple[int, int]] = field(default_factory=lambda: dict(DEVICES))
-    pci: list[dict[str, object]] = field(default_factory=list)
-    dns: dict[str, str] = field(default_factory=lambda: {"search": "home.arpa", "dns1": "192.168.1.1"})
     timezone: str = "Europe/Berlin"
     clock_ahead_s: float = 0
     certificate_days: int = 700

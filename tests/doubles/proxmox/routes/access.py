@@ -11,23 +11,6 @@ from tests.doubles.proxmox.formats import split_list
 from tests.doubles.proxmox.permissions import Grant
 
 TOKEN = "/access/users/{userid}/token"
-PREFIXES = {
-    "vms": ("VM.", "Permissions.Modify"),
-    "access": ("User.", "Group.", "Permissions.Modify"),
-    "storage": ("Datastore.", "Permissions.Modify"),
-    "nodes": ("Sys.", "Permissions.Modify"),
-    "sdn": ("SDN.", "Permissions.Modify"),
-    "dc": ("Sys.Audit", "Sys.Modify", "SDN."),
-    "mapping": ("Mapping.", "Permissions.Modify"),
-}
-TOP = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms")
-
-
-@answers("GET /access/ticket")
-def dummy(call: Call) -> object:
-    """Nothing, for everybody."""
-    del call
-    return None
 
 
 @answers("GET /access/domains")
@@ -42,58 +25,26 @@ def realms(call: Call) -> object:
 
 @answers("POST /access/ticket")
 def login(call: Call) -> object:
-    """A ticket for a password or for an older ticket; nothing is said of why there is none."""
+    """A ticket for a password; nothing is said of why there is none."""
     access = call.world.access
     name = call.text("username") + (f"@{call.text('realm')}" if call.text("realm") else "")
     if not access.login(name, call.text("password")):
         raise ApiError(401, "authentication failure\n")
-    if access.users[name].second_factor and not call.text("password").startswith("PVE:"):
+    if access.users[name].second_factor:
         half = f"PVE:!tfa!%7B%22totp%22%3Atrue%7D:{int(time.time()):08X}::00"
         return {"username": name, "ticket": half, "CSRFPreventionToken": access.csrf_token(name), "NeedTFA": 1}
-    answer: dict[str, object] = {
-        "username": name,
-        "ticket": access.ticket(name),
-        "CSRFPreventionToken": access.csrf_token(name),
-        "cap": _capabilities(call, name),
-    }
-    if call.world.name and access.permissions.may(name, "/", ["Sys.Audit"]):
-        answer["clustername"] = call.world.name
-    return answer
-
-
-def _capabilities(call: Call, name: str) -> dict[str, dict[str, int]]:
-    permissions = call.world.access.permissions
-    found: dict[str, dict[str, int]] = {kind: {} for kind in PREFIXES}
-    for path in ("/", "/nodes", "/access/groups", "/vms", "/storage", "/sdn", *_granted_paths(call)):
-        kind = path.split("/")[1] or "dc"
-        for privilege in permissions.of(name, path):
-            if privilege.startswith(PREFIXES.get(kind, ("-",))):
-                found[kind][privilege] = 1
-    return found
-
-
-def _granted_paths(call: Call) -> list[str]:
-    return sorted({grant.path for grant in call.world.access.permissions.grants})
+    return {"username": name, "ticket": access.ticket(name), "CSRFPreventionToken": access.csrf_token(name)}
 
 
 @answers("GET /access/permissions")
 def permissions(call: Call) -> object:
-    """What the caller, or another if that may be seen, may do, by path."""
+    """What the caller, or another if that may be seen, may do on a path."""
     who = call.text("userid", call.user)
     if who != call.user and who.partition("!")[0] != call.user:
         call.check("/access", "Sys.Audit")
-    known = call.world.access.permissions
-    if call.text("path"):
-        return {call.text("path"): _as_numbers(known.of(who, call.text("path")))}
-    paths = {*TOP, *_granted_paths(call)}
-    for pool in call.world.pools.values():
-        paths |= {f"/vms/{vmid}" for vmid in pool.vms} | {f"/storage/{name}" for name in pool.storage}
-    found = {path: _as_numbers(known.of(who, path)) for path in sorted(paths)}
-    return {path: privileges for path, privileges in found.items() if privileges}
-
-
-def _as_numbers(privileges: dict[str, bool]) -> dict[str, int]:
-    return {name: int(on) for name, on in privileges.items()}
+    path = call.text("path", "/")
+    privileges = call.world.access.permissions.of(who, path)
+    return {path: {name: int(on) for name, on in privileges.items()}}
 
 
 @answers("GET /access/users")

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.doubles.proxmox.call import Call, answers
-from tests.doubles.proxmox.errors import bad_parameters, died
+from tests.doubles.proxmox.errors import ApiError, bad_parameters, died
 from tests.doubles.proxmox.formats import split_list
 from tests.doubles.proxmox.privileges import allowed_tags
-from tests.doubles.proxmox.routes.tasks import entry as task_entry
-from tests.doubles.proxmox.world import Node
 
 LAST = 1_000_000
 
 Entry = dict[str, object]
 
 
-@answers("GET /version", "GET /nodes/{node}/version")
+@answers("GET /version")
 def version(call: Call) -> object:
     """What runs there."""
     return call.node.version
@@ -80,30 +78,12 @@ def change_options(call: Call) -> object:
     return None
 
 
-@answers("GET /cluster/config/nodes")
-def members(call: Call) -> object:
-    """The nodes that corosync is configured for."""
-    return [
-        {"node": name, "name": name, "nodeid": str(number), "quorum_votes": "1", "ring0_addr": node.ip}
-        for number, (name, node) in enumerate(call.world.nodes.items(), 1)
-    ]
-
-
 @answers("GET /cluster/resources")
 def resources(call: Call) -> object:
-    """Guests, nodes, storages and pools that the caller may see; the state of guests is up to ten seconds old."""
-    kind = call.text("type")
-    found: list[Entry] = []
-    if not kind:
-        names = [name for name in sorted(call.world.pools) if call.may(f"/pool/{name}", "Pool.Audit")]
-        found += [{"id": f"/pool/{name}", "pool": name, "type": "pool"} for name in names]
-    if kind in ("", "vm"):
-        found += _guests(call)
-    if kind in ("", "node"):
-        found += [_node(call, node) for node in call.world.nodes.values()]
-    if kind in ("", "storage"):
-        found += _storages(call)
-    return found
+    """The guests that the caller may see; their state is up to ten seconds old."""
+    if call.text("type") != "vm":
+        raise ApiError(501, "the double lists no resources but guests")
+    return list(_guests(call))
 
 
 def _guests(call: Call) -> Iterator[Entry]:
@@ -121,45 +101,3 @@ def _guests(call: Call) -> Iterator[Entry]:
         if vmid in world.ha:
             found["hastate"] = "started"
         yield found
-
-
-def _node(call: Call, node: Node) -> Entry:
-    found: Entry = {
-        "id": f"node/{node.name}",
-        "node": node.name,
-        "type": "node",
-        "status": "online" if node.online else "offline",
-        "cgroup-mode": 2,
-    }
-    if node.online and call.may(f"/nodes/{node.name}", "Sys.Audit"):
-        measured = {"maxcpu": node.cores, "cpu": 0.02, "maxmem": node.memory, "mem": node.memory // 8, "uptime": 86_400}
-        found.update(measured, level="", maxdisk=100 << 30, disk=10 << 30)
-    return found
-
-
-def _storages(call: Call) -> Iterator[Entry]:
-    for storage in call.world.storages.values():
-        if not call.may(f"/storage/{storage.name}", "Datastore.Audit"):
-            continue
-        for node in call.world.nodes.values():
-            if storage.nodes and node.name not in storage.nodes:
-                continue
-            found: Entry = {
-                "id": f"storage/{node.name}/{storage.name}",
-                "storage": storage.name,
-                "node": node.name,
-                "type": "storage",
-                "plugintype": storage.kind,
-                "content": ",".join(storage.content),
-                "shared": int(storage.shared),
-                "status": "available" if node.online else "unknown",
-            }
-            yield {**found, "maxdisk": storage.total, "disk": storage.used(node.name)}
-
-
-@answers("GET /cluster/tasks")
-def tasks(call: Call) -> object:
-    """The last tasks of all nodes."""
-    everyone = call.may("/", "Sys.Audit")
-    known = reversed(list(call.world.tasks.all.values()))
-    return [task_entry(task) for task in known if everyone or task.user == call.user][:25]

@@ -1,4 +1,4 @@
-"""``/nodes/{node}/lxc/{vmid}/config`` and what is pending, resizing, features, the network seen from inside."""
+"""``/nodes/{node}/lxc/{vmid}/config``, resizing, the network seen from inside."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.doubles.proxmox import disks, options
 from tests.doubles.proxmox.call import Call, answers
 from tests.doubles.proxmox.errors import bad_parameters, died
 from tests.doubles.proxmox.formats import size_bytes, split_list
-from tests.doubles.proxmox.guest import Guest, parts, typed
+from tests.doubles.proxmox.guest import Guest, parts
 from tests.doubles.proxmox.privileges import check_change
 from tests.doubles.proxmox.routes.status import is_running
 from tests.doubles.proxmox.schema import methods
@@ -28,34 +28,7 @@ mount /dev/{disk} /tmp && resize2fs /dev/{disk}'' failed: exit code 1
 @answers(f"GET {AT}/config")
 def shown(call: Call) -> object:
     """The configuration, with its digest."""
-    if call.text("snapshot") and call.flag("current"):
-        text = "cannot use 'snapshot' parameter with 'current'"
-        raise bad_parameters({"snapshot": text, "current": text})
-    guest = call.guest()
-    name = call.text("snapshot")
-    if not name:
-        return guest.shown(current=call.flag("current"))
-    if name not in guest.snapshots:
-        raise died(f"snapshot '{name}' does not exist")
-    return {**typed(guest.snapshots[name]), "digest": guest.digest}
-
-
-@answers(f"GET {AT}/pending")
-def pending(call: Call) -> object:
-    """Each option with its value now and after the next start."""
-    guest = call.guest()
-    now, then = typed(guest.config), typed(guest.pending)
-    found: list[dict[str, object]] = []
-    for name in sorted({*now, *then}):
-        entry: dict[str, object] = {"key": name}
-        if name in now:
-            entry["value"] = now[name]
-        if name in then:
-            entry["pending"] = then[name]
-        if name in guest.doomed:
-            entry["delete"] = 1
-        found.append(entry)
-    return [*found, {"key": "digest", "value": guest.digest}]
+    return call.guest().shown(current=call.flag("current"))
 
 
 @answers(f"PUT {AT}/config")
@@ -68,12 +41,9 @@ def update(call: Call) -> object:
         guest.check_lock()
         guest.check_digest(call.text("digest"))
         new = {name: call.text(name) for name in call.given if name not in NO_OPTIONS}
-        doomed, reverted = (split_list(call.text(name)) for name in ("delete", "revert"))
-        _check(call, guest, new, doomed, reverted)
+        doomed = split_list(call.text("delete"))
+        _check(call, guest, new, doomed)
         draft = copy.deepcopy(guest)
-        for name in reverted:
-            draft.pending.pop(name, None)
-            draft.doomed.discard(name)
         options.change(call.world, draft, new, doomed, running=is_running(call))
         guest.config, guest.pending, guest.doomed = draft.config, draft.pending, draft.doomed
         call.world.containers.configure(call.vmid, guest.config)
@@ -81,17 +51,15 @@ def update(call: Call) -> object:
     return None
 
 
-def _check(call: Call, guest: Guest, new: dict[str, str], doomed: list[str], reverted: list[str]) -> None:
+def _check(call: Call, guest: Guest, new: dict[str, str], doomed: list[str]) -> None:
     unprivileged = guest.config.get("unprivileged") == "1"
-    check_change(call, guest.config, {}, [*doomed, *reverted], unprivileged=unprivileged)
+    check_change(call, guest.config, {}, doomed, unprivileged=unprivileged)
     known = methods()[f"PUT {AT}/config"]
-    for kind, names in (("revert", reverted), ("delete", doomed)):
-        for name in names:
-            if name in NO_OPTIONS or known.option(name) is None:
-                raise bad_parameters({kind: f"unknown option '{name}'"})
-            if name in new:
-                quote = "'" if kind == "revert" else ""
-                raise bad_parameters({kind: f"you can't use '-{name}' and {quote}-{kind} {name}' at the same time"})
+    for name in doomed:
+        if name in NO_OPTIONS or known.option(name) is None:
+            raise bad_parameters({"delete": f"unknown option '{name}'"})
+        if name in new:
+            raise bad_parameters({"delete": f"you can't use '-{name}' and -delete {name}' at the same time"})
     check_change(call, guest.config, new, (), unprivileged=unprivileged)
 
 

@@ -36,14 +36,6 @@ def listed(call: Call) -> object:
     return [state(world.containers, guest) for guest in here if call.may(f"/vms/{guest.vmid}", "VM.Audit")]
 
 
-@answers(f"GET {AT}/{{vmid}}")
-def index(call: Call) -> object:
-    """What there is below a container."""
-    call.guest()
-    names = ("config", "pending", "status", "migrate", "clone", "snapshot", "resize", "interfaces", "feature")
-    return [{"subdir": name} for name in names]
-
-
 @dataclass(frozen=True)
 class Wanted:
     """A container that is to be made: options, and the mount points that need disks."""

@@ -7,7 +7,6 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from tests.doubles.proxmox.call import Call, answers
-from tests.doubles.proxmox.formats import split_list
 from tests.doubles.proxmox.privileges import ZONE
 from tests.doubles.proxmox.world import VERSION
 
@@ -84,12 +83,6 @@ def certificates(call: Call) -> object:
     ]
 
 
-@answers("GET /nodes/{node}/dns")
-def dns(call: Call) -> object:
-    """Whom the node asks for names."""
-    return call.node.dns
-
-
 @answers("GET /nodes/{node}/network")
 def network(call: Call) -> object:
     """Interfaces; bridges only those that the caller may see or use."""
@@ -102,13 +95,3 @@ def network(call: Call) -> object:
             found.append(entry)
     kind = {"any_bridge": "bridge"}.get(call.text("type"), call.text("type"))
     return [{**entry, "priority": n} for n, entry in enumerate(found, 3) if kind in ("", entry["type"])]
-
-
-@answers("GET /nodes/{node}/hardware/pci")
-def pci(call: Call) -> object:
-    """PCI devices, without memory, bridges and processors unless asked otherwise."""
-    hidden = split_list(call.text("pci-class-blacklist", "05;06;0b"))
-    shown = [one for one in call.node.pci if str(one["class"]).removeprefix("0x")[:2] not in hidden]
-    if call.given.get("verbose") == "0":
-        return [{"id": one["id"]} for one in shown]
-    return shown

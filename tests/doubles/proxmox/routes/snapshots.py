@@ -31,28 +31,10 @@ def listed(call: Call) -> object:
     return [*found, now]
 
 
-@answers(f"GET {AT}/snapshot/{{snapname}}")
-def index(call: Call) -> object:
-    """What there is below a snapshot; PVE does not look whether there is one."""
-    del call
-    return [{"cmd": "rollback"}, {"cmd": "config"}]
-
-
 @answers(f"GET {AT}/snapshot/{{snapname}}/config")
 def config(call: Call) -> object:
     """The configuration as it was."""
     return typed(_snapshot(call.guest(), call.text("snapname")))
-
-
-@answers(f"PUT {AT}/snapshot/{{snapname}}/config")
-def describe(call: Call) -> object:
-    """Change a snapshot's description."""
-    if "description" in call.given:
-        with call.world.locks.config(call.vmid):
-            guest = call.guest()
-            guest.check_lock()
-            _snapshot(guest, call.text("snapname"))["description"] = call.text("description")
-    return None
 
 
 def _snapshot(guest: Guest, name: str) -> dict[str, str]:

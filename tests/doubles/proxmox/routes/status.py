@@ -1,4 +1,4 @@
-"""``/nodes/{node}/lxc/{vmid}/status``: how a container is; start, stop, shutdown, reboot."""
+"""``/nodes/{node}/lxc/{vmid}/status``: how a container is; start, stop, shutdown."""
 
 from __future__ import annotations
 
@@ -21,22 +21,15 @@ def current(call: Call) -> object:
     return {**found, "ha": {"managed": int(call.vmid in call.world.ha)}}
 
 
-@answers(f"GET {AT}")
-def index(call: Call) -> object:
-    """What can be asked here."""
-    call.guest()
-    return [{"subdir": name} for name in ("current", "start", "stop", "shutdown", "reboot", "migrate")]
-
-
 def is_running(call: Call) -> bool:
     """Whether the container runs; one that does not exist does not."""
     return call.world.containers.running_s(call.vmid) is not None
 
 
-def check_running(call: Call, kind: str = "CT") -> None:
+def check_running(call: Call) -> None:
     """Refuse what only a running container can do."""
     if not is_running(call):
-        raise died(f"{kind} {call.vmid} not running")
+        raise died(f"CT {call.vmid} not running")
 
 
 def _check_skiplock(call: Call) -> None:
@@ -122,17 +115,3 @@ def _end(call: Call, task: Task, timeout_s: int, *, kill: bool) -> None:
         task.say(f"command 'lxc-stop -n {call.vmid} --nokill --timeout {timeout_s}' failed: exit code 1")
         raise died("container did not stop")
     call.world.containers.stop(call.vmid)
-
-
-@answers(f"POST {AT}/reboot")
-def reboot(call: Call) -> object:
-    """Shutdown, by force if need be, and start, with what was pending."""
-    check_running(call, "VM")
-
-    def work(task: Task) -> None:
-        with call.world.locks.config(call.vmid):
-            guest = call.guest()
-            _end(call, task, call.number("timeout", 60), kill=True)
-            boot(call.world, guest, task)
-
-    return call.begin("vzreboot", call.vmid, work)

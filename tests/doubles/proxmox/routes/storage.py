@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import time
-
 from tests.doubles.proxmox.call import Call, answers
 from tests.doubles.proxmox.errors import bad_parameters, died, forbidden
 from tests.doubles.proxmox.formats import split_list
-from tests.doubles.proxmox.guests import Template
 from tests.doubles.proxmox.storage import Storage, Volume, volume_entry
 from tests.doubles.proxmox.tasks import Task
 
 AT = "/nodes/{node}/storage"
-ENDINGS = {"vztmpl": r".+\.(tar|tar\.(gz|xz|zst|bz2)|tgz)", "iso": r"(?i).+\.(iso|img)"}
 
 
 def _may_see(call: Call, name: str) -> bool:
     return call.may_any(f"/storage/{name}", "Datastore.Audit", "Datastore.AllocateSpace")
-
-
-@answers("GET /storage")
-def configured(call: Call) -> object:
-    """The cluster's storages as they are configured."""
-    known = [storage for storage in call.world.storages.values() if _may_see(call, storage.name)]
-    return [_configuration(one) for one in known if call.text("type", one.kind) == one.kind]
-
-
-@answers("GET /storage/{storage}")
-def configuration(call: Call) -> object:
-    """One storage's configuration."""
-    found = call.world.storages.get(call.text("storage"))
-    if found is None:
-        raise died(f"storage '{call.text('storage')}' does not exist")
-    return _configuration(found)
-
-
-def _configuration(storage: Storage) -> dict[str, object]:
-    found: dict[str, object] = {"storage": storage.name, "type": storage.kind, "content": ",".join(storage.content)}
-    found["digest"] = "0" * 40
-    if storage.nodes:
-        found["nodes"] = ",".join(storage.nodes)
-    if storage.shared:
-        found["shared"] = 1
-    if not storage.enabled:
-        found["disable"] = 1
-    return found
 
 
 @answers(f"GET {AT}")
@@ -123,21 +90,6 @@ def volume(call: Call) -> object:
     return {"path": path, "size": found.size, "used": found.size, "format": found.form}
 
 
-@answers(f"DELETE {AT}/{{storage}}/content/{{volume}}")
-def delete(call: Call) -> object:
-    """Delete one, in a task."""
-    storage, volid = _volume(call)
-    call.check(f"/storage/{storage.name}", "Datastore.Allocate")
-
-    def work(task: Task) -> None:
-        if storage.on(call.node.name).pop(volid, None) is None:
-            raise died(f"volume '{volid}' does not exist")
-        task.say(f"Removed volume '{volid}'")
-
-    owner = getattr(storage.on(call.node.name).get(volid), "vmid", 0)
-    return call.begin("imgdel", f"{owner}@{storage.name}" if owner else storage.name, work)
-
-
 @answers("GET /nodes/{node}/aplinfo")
 def appliances(call: Call) -> object:
     """The templates that Proxmox offers."""
@@ -173,28 +125,5 @@ def download(call: Call) -> object:
     def work(task: Task) -> None:
         task.say(f"downloading {name}")
         storage.add_template(call.node.name, name, call.world.appliances[name])
-
-    return call.begin("download", name, work)
-
-
-@answers(f"POST {AT}/{{storage}}/download-url")
-def download_url(call: Call) -> object:
-    """Fetch a template or an image from anywhere; what exists already is not fetched again."""
-    storage = call.world.storage(call.text("storage"), call.node.name)
-    kind = call.text("content")
-    if kind not in storage.content:
-        raise died(f"storage '{storage.name}' is not configured for content-type '{kind}'")
-    name = re.sub(r"[^a-zA-Z0-9_.-]", "_", re.sub(r".*[/\\]", "", call.text("filename")))
-    if not re.fullmatch(ENDINGS.get(kind, ".+"), name):
-        raise bad_parameters({"filename": "wrong file extension"})
-    volid = f"{storage.name}:{kind}/{name}"
-
-    def work(task: Task) -> None:
-        if volid in storage.on(call.node.name):
-            raise died(f"refusing to override existing file '/var/lib/vz/template/cache/{name}'")
-        task.say(f"downloading {call.text('url')} to {name}")
-        template = Template() if kind == "vztmpl" else None
-        made = Volume(volid, kind, name.rpartition(".")[2], 120_000_000, ctime=int(time.time()), template=template)
-        storage.on(call.node.name)[volid] = made
 
     return call.begin("download", name, work)

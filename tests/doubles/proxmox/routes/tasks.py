@@ -71,13 +71,6 @@ def _wanted(call: Call, task: Task) -> bool:
     return all(call.text(name, value) == value for name, value in filters.items())
 
 
-@answers(f"GET {AT}/{{upid}}")
-def index(call: Call) -> object:
-    """What there is below a task."""
-    del call
-    return [{"name": "log"}, {"name": "status"}]
-
-
 @answers(f"GET {AT}/{{upid}}/status")
 def status(call: Call) -> object:
     """Whether it runs, and how it ended."""

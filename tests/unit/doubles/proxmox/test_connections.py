@@ -28,22 +28,6 @@ def asked(pve: Double, connection: http.client.HTTPConnection, path: str = "/ver
     return answer
 
 
-def test_a_connection_outlives_a_hundred_successes(pve: Double) -> None:
-    """PVE keeps one for a hundred requests (pve-manager ``pveproxy.pm``: ``keep_alive => 100``)."""
-    with closing(opened(pve)) as connection:
-        told = [asked(pve, connection).headers["Connection"] for _ in range(100)]
-    assert told == [*["Keep-Alive"] * 99, "close"]
-    assert pve.connections == 1
-
-
-@pytest.mark.parametrize(("path", "status"), [("/pools?poolid=nosuch", 500), ("/nosuch", 501)])
-def test_it_does_not_outlive_an_error(pve: Double, path: str, status: int) -> None:
-    """PVE closes it after every status of 400 and more (pve-http-server ``AnyEvent.pm``)."""
-    with closing(opened(pve)) as connection:
-        answer = asked(pve, connection, path)
-    assert (answer.status, answer.headers["Connection"]) == (status, "close")
-
-
 def test_one_that_is_silent_is_closed(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
     """PVE does so after five seconds (``AnyEvent.pm``)."""
     assert server.Handler.timeout == 5

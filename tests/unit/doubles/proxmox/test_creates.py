@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
 
 from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
-from tests.doubles.proxmox.client import ended, proxmoxer, root, with_token
+from tests.doubles.proxmox.client import ended, root
 from tests.doubles.proxmox.guests import Template
 from tests.doubles.proxmox.storage import Storage
 
@@ -19,11 +17,6 @@ CASES = read_cases("doubles/proxmox/creates")
 TEMPLATE = "local:vztmpl/debian-12-standard_12.7-1_amd64.tar.zst"
 NEW = {"ostemplate": TEMPLATE, "storage": "local-lvm", "features": "nesting=1"}
 LXC = "/nodes/pve1/lxc"
-
-
-@pytest.fixture
-def api(pve: Double) -> Any:
-    return proxmoxer(pve)
 
 
 def test_systemd_without_nesting_is_a_warning_and_a_success(pve: Double, api: Any) -> None:
@@ -60,14 +53,6 @@ def test_a_create_that_fails_in_its_task(pve: Double, api: Any, template: str, s
     assert not any(one.on("pve1") for name, one in pve.world.storages.items() if name != "local")
 
 
-def test_the_log_of_a_corrupt_template_has_what_tar_said(pve: Double, api: Any) -> None:
-    """Facts: ``… failed: exit code 2``, the log has tar's lines."""
-    torn = pve.world.storages["local"].add_template("pve1", "torn.tar.zst", Template(corrupt=True))
-    upid = api.nodes("pve1").lxc.post(vmid=123, ostemplate=torn, storage="local-lvm")
-    assert ended(api, upid).endswith("failed: exit code 2")
-    assert any(line["t"].startswith("tar: ") for line in api.nodes("pve1").tasks(upid).log.get())
-
-
 def test_the_number_is_taken_while_a_failing_create_runs(pve: Double, api: Any) -> None:
     """Facts: the stub is removed at the end, but while the task runs the VMID is taken."""
     with pve.world.faults.hold_tasks("vzcreate"):
@@ -82,17 +67,6 @@ def test_the_number_is_taken_while_a_failing_create_runs(pve: Double, api: Any) 
     assert ended(api, api.nodes("pve1").lxc.post(vmid=122, **NEW)) == "OK"
 
 
-def test_one_of_two_creates_of_a_number_wins(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have seen that the number is free before either takes it."""
-    hand = with_token(pve)
-    hand.ask("POST", "/pools", poolid="lab")
-    both = Barrier(2)
-    monkeypatch.setattr(pve.world, "check_pool", lambda _: both.wait(timeout=5))
-    with ThreadPoolExecutor(2) as pool:
-        lines = pool.map(lambda _: hand.ask("POST", LXC, vmid=105, pool="lab", **NEW).line, range(2))
-    assert sorted(lines) == ["200 OK", "500 CT 105 already exists on node 'pve1'"]
-
-
 @pytest.mark.parametrize(("given", "line"), CASES["a create that is refused at once"])
 def test_a_create_that_is_refused_at_once(pve: Double, given: dict[str, str], line: str) -> None:
     """Facts: unknown storage, storage not on this node, dev not on host; nothing is left of such a create."""
@@ -100,15 +74,6 @@ def test_a_create_that_is_refused_at_once(pve: Double, given: dict[str, str], li
     assert root(pve).ask("POST", LXC, **{"vmid": 105, **NEW, **given}).line == line
     assert 105 not in pve.world.guests
     assert not pve.world.tasks.all
-
-
-def test_two_creates_on_one_storage_get_into_each_others_way(pve: Double, api: Any) -> None:
-    """Facts: creating two at once on one node/storage fails with ``can't lock file … got timeout``."""
-    pve.world.faults.slow_tasks("allocate", 0.6)
-    upids = [api.nodes("pve1").lxc.post(vmid=vmid, **NEW) for vmid in (105, 106)]
-    statuses = sorted(ended(api, upid) for upid in upids)
-    assert statuses[0] == "OK"
-    assert statuses[1].endswith("- can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout")
 
 
 def test_a_start_asked_for_with_the_create_is_a_task_of_its_own(pve: Double, api: Any) -> None:
@@ -124,11 +89,3 @@ def test_half_a_cluster_creates_nothing(pve: Double) -> None:
         pve.take_down(node)
     assert root(pve).ask("POST", LXC, vmid=105, **NEW).line == "500 cluster not ready - no quorum?"
     assert root(pve).ask("GET", "/cluster/status").json["data"][0]["quorate"] == 0
-
-
-def test_mount_points_and_sizes(pve: Double, api: Any) -> None:
-    given = {"ostemplate": TEMPLATE, "rootfs": "local-zfs:8", "mp0": "local-lvm:0.5,mp=/models,backup=0"}
-    assert ended(api, api.nodes("pve1").lxc.post(vmid=105, features="nesting=1", **given)) == "OK"
-    config = pve.world.guests[105].config
-    assert config["rootfs"] == "local-zfs:subvol-105-disk-0,size=8G"
-    assert config["mp0"] == "local-lvm:vm-105-disk-0,mp=/models,backup=0,size=512M"
