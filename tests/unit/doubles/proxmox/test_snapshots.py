@@ -8,7 +8,6 @@ import pytest
 
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.client import ended, proxmoxer, root
-from tests.doubles.proxmox.guests import MemoryContainers
 from tests.doubles.proxmox.storage import GIB
 
 LXC = "/nodes/pve1/lxc/105"
@@ -18,11 +17,6 @@ LXC = "/nodes/pve1/lxc/105"
 def api(pve: Double) -> Any:
     pve.world.add_guest(105, "pve1", features="nesting=1", net0="name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:01")
     return proxmoxer(pve)
-
-
-def files(pve: Double, vmid: int = 105) -> dict[str, str]:
-    assert isinstance(pve.world.containers, MemoryContainers)
-    return pve.world.containers.boxes[vmid].files
 
 
 def test_going_back_can_start_it(pve: Double, api: Any) -> None:
