@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -59,6 +60,13 @@ class Signed:
         return self.private.private_bytes(PEM, serialization.PrivateFormat.PKCS8, lock).decode()
 
 
+def _san(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
 def signed(
     name: str,
     above: Signed | None = None,
@@ -66,7 +74,7 @@ def signed(
     begins: datetime = NOW - timedelta(days=30),
     ends: datetime = NOW + timedelta(days=60),
 ) -> Signed:
-    """A certificate for these names, signed by the one above, or by itself."""
+    """A certificate for these names and addresses, signed by the one above, or by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
@@ -81,7 +89,7 @@ def signed(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_san(one) for one in names]), False)
     else:
         builder = builder.add_extension(SIGNS, critical=True)
     if above:

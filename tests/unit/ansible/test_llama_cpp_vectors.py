@@ -6,14 +6,15 @@ import io
 import json
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from provisioner.values import paths
+from tests.http_servers import HERE, QuietHandler, served
 from tests.scenario_programs import module_at
 
 PROOF = module_at(paths.roles() / "llama_cpp" / "programs" / "proof.py")
@@ -96,29 +97,19 @@ def test_the_document_that_answers_comes_first() -> None:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[str, Any], tuple[int, Any]]], str]]:
     """A server that answers as a function says; gives its address."""
-    servers: list[ThreadingHTTPServer] = []
+    with ExitStack() as stack:
 
-    def start(answer: Callable[[str, Any], tuple[int, Any]]) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, content = answer(self.path, {**asked, "key": self.headers.get("Authorization")})
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(json.dumps(content).encode())
+        def start(answer: Callable[[str, Any], tuple[int, Any]]) -> str:
+            class Handler(QuietHandler):
+                def do_POST(self) -> None:
+                    asked = json.loads(self.content())
+                    status, content = answer(self.path, {**asked, "key": self.headers.get("Authorization")})
+                    self.give(status, json.dumps(content).encode())
 
-            def log_message(self, *_: object) -> None:
-                """Nothing."""
+            server = stack.enter_context(served(ThreadingHTTPServer(HERE, Handler)))
+            return f"http://127.0.0.1:{server.server_port}"
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 def asked(url: str, kind: str, **more: Any) -> dict[str, Any]:

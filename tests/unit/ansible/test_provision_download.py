@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import errno
 import hashlib
-import ipaddress
 import json
 import os
 import shutil
@@ -17,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from provisioner.ansible.modules import provision_download
 from provisioner.ansible.modules.provision_download import Download, RefusedError
 from tests.file_server import FileServer, Seen, serving
 from tests.processes import completed
+from tests.signed_pairs import signed
 
 CONTENT = os.urandom(1 << 20)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -141,15 +136,6 @@ def test_a_file_that_was_exchanged_meanwhile_is_begun_anew(server: FileServer, f
     assert_whole(folder)
 
 
-def test_a_strong_etag_lets_the_server_begin_anew_at_once(server: FileServer, folder: Path) -> None:
-    (folder / ".tiny.gguf.part").write_bytes(b"x" * 50_000)
-    note = {"sha256": SHA256, "etag": '"old"', "size": len(CONTENT)}
-    (folder / ".tiny.gguf.part.json").write_text(json.dumps(note))
-    assert wanted(server, folder).run()
-    assert len(server.seen) == 1
-    assert_whole(folder)
-
-
 @pytest.mark.parametrize(
     "note",
     [
@@ -169,21 +155,22 @@ def test_a_part_of_which_nothing_is_known_is_not_used(server: FileServer, folder
     assert_whole(folder)
 
 
-def test_a_part_that_is_whole_asks_nobody(server: FileServer, folder: Path) -> None:
-    (folder / ".tiny.gguf.part").write_bytes(CONTENT)
-    note = {"sha256": SHA256, "etag": '"one"', "size": len(CONTENT)}
-    (folder / ".tiny.gguf.part.json").write_text(json.dumps(note))
+@pytest.mark.parametrize(
+    ("part", "note", "asked"),
+    [
+        (b"x" * 50_000, {"etag": '"old"', "size": len(CONTENT)}, ["bytes=50000-"]),
+        (CONTENT, {"etag": '"one"', "size": len(CONTENT)}, []),
+        (b"x" * (len(CONTENT) + 5), {"etag": '"one"', "size": None}, [f"bytes={len(CONTENT) + 5}-", None]),
+    ],
+    ids=["the server begins anew by a strong etag", "it is whole", "the server has less"],
+)
+def test_of_a_part_no_more_is_asked_than_is_needed(
+    server: FileServer, folder: Path, part: bytes, note: dict[str, Any], asked: list[str | None]
+) -> None:
+    (folder / ".tiny.gguf.part").write_bytes(part)
+    (folder / ".tiny.gguf.part.json").write_text(json.dumps({"sha256": SHA256, **note}))
     assert wanted(server, folder).run()
-    assert server.seen == []
-    assert_whole(folder)
-
-
-def test_a_server_that_has_less_than_came_before_is_begun_anew(server: FileServer, folder: Path) -> None:
-    (folder / ".tiny.gguf.part").write_bytes(b"x" * (len(CONTENT) + 5))
-    note = {"sha256": SHA256, "etag": '"one"', "size": None}
-    (folder / ".tiny.gguf.part.json").write_text(json.dumps(note))
-    assert wanted(server, folder).run()
-    assert server.ranges_asked() == [f"bytes={len(CONTENT) + 5}-", None]
+    assert server.ranges_asked() == asked
     assert_whole(folder)
 
 
@@ -342,40 +329,28 @@ def test_each_attempt_begins_at_the_address_that_was_given(server: FileServer, f
     assert_whole(folder)
 
 
-def test_what_goes_round_in_circles_is_given_up(server: FileServer, folder: Path) -> None:
-    server.pages["/models/tiny.gguf"] = lambda _seen: (302, {"Location": "/models/tiny.gguf"}, b"")
-    assert "answers 302" in refusal(wanted(server, folder))
-
-
-def test_a_redirect_to_something_else_than_http_is_not_followed(server: FileServer, folder: Path) -> None:
-    server.pages["/models/tiny.gguf"] = lambda _seen: (302, {"Location": "http://a..b/tiny.gguf"}, b"")
-    assert "label empty or too long" in refusal(wanted(server, folder))
-    server.pages.clear()
-    server.answers = [(302, {"Location": "ftp://127.0.0.1/tiny.gguf"})]
-    assert "ftp://127.0.0.1" in refusal(wanted(server, folder))
-
-
-def test_a_206_without_a_range_is_refused(server: FileServer, folder: Path) -> None:
-    server.answers = [(206, {})]
-    assert "206 without a range" in refusal(wanted(server, folder))
+@pytest.mark.parametrize(
+    ("status", "place", "words"),
+    [
+        (302, "/models/tiny.gguf", "answers 302"),  # in circles
+        (302, "http://a..b/tiny.gguf", "label empty or too long"),
+        (302, "ftp://127.0.0.1/tiny.gguf", "ftp://127.0.0.1"),
+        (206, "", "206 without a range"),
+    ],
+)
+def test_an_answer_that_leads_to_no_file_is_refused(
+    server: FileServer, folder: Path, status: int, place: str, words: str
+) -> None:
+    server.pages["/models/tiny.gguf"] = lambda _seen: (status, {"Location": place}, b"")
+    assert words in refusal(wanted(server, folder))
 
 
 @pytest.fixture
 def tls(tmp_path: Path) -> ssl.SSLContext:
     """A server's side of TLS, with a certificate that only ``tmp_path/ca.pem`` vouches for."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    public = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    (tmp_path / "ca.pem").write_bytes(public)
-    (tmp_path / "server.pem").write_bytes(private + public)
+    pair = signed("127.0.0.1", None, "127.0.0.1")
+    (tmp_path / "ca.pem").write_text(pair.own)
+    (tmp_path / "server.pem").write_text(pair.key + pair.own)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")
     return context

@@ -260,12 +260,13 @@ def test_requests_may_still_wait_for_one_that_serves_in_its_place(
     assert [one for one in haproxy.commands if one.startswith("set")] == ["set server answers/a state maint"]
 
 
+@pytest.mark.parametrize("verb", ["drain", "away"])
 def test_when_the_time_is_over_it_is_said_what_is_cut(
-    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
-    haproxy.running = [2]
+    haproxy.running = haproxy.looks = [2]
     began = time.monotonic()
-    assert run(path, "drain", "a", "--within", "0.3") == 0
+    assert run(path, verb, "a", "--within", "0.3") == 0
     assert 0.3 <= time.monotonic() - began < 5
     assert capsys.readouterr().err == "Not drained within 0.3 s, and ended all the same: 2 answers.\n"
 
@@ -402,10 +403,19 @@ def test_what_left_counts_as_gone(haproxy: HaProxy, path: Path) -> None:
     assert haproxy.commands[-1] == "set server answers/a state maint"
 
 
-def test_a_refusal_is_an_error_with_its_words(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    haproxy.refusals["set server answers/b state drain"] = "No such server.\n"
-    assert run(path, "drain", "b", "--within", "1") == 1
-    assert "answers 'set server answers/b state drain' with: No such server." in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("drain", "b"), "set server answers/b state drain"),
+        (("close", "a"), "set server closed/closed state ready"),  # of a switch whose configuration is older
+    ],
+)
+def test_a_refusal_is_an_error_with_its_words(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], command: str
+) -> None:
+    haproxy.refusals[command] = "No such server.\n"
+    assert run(path, *words, "--within", "1") == 1
+    assert f"answers {command!r} with: No such server." in capsys.readouterr().err
 
 
 def test_a_slot_that_its_statistics_lack_is_not_at_rest(
@@ -430,7 +440,8 @@ def test_where_no_switch_runs_nobody_is_served_by_it(
         HaProxy(path).end()
     assert run(path, "drain", "a", "--within", "60") == 0
     assert run(path, "leave", "a", "--within", "60") == 0
-    assert run(path, "settled", "--within", "60") == 0
+    for words in ("settled --within 60", "away a --within 1", "close a --within 1", "hang-up a", "open"):
+        assert run(path, *words.split()) == 0, words
     assert run(path, "ready", "a") == 1
     assert run(path, "state") == 1
     assert f"Unable to ask the switch at {path} for {'state'!r}" in capsys.readouterr().err
@@ -441,18 +452,6 @@ def test_a_web_application_is_away_at_once_and_its_requests_are_waited_for(hapro
     assert run(path, "away", "a", "--within", "20") == 0
     assert haproxy.commands[0] == "set server answers/a state maint"
     assert haproxy.looks == [0]
-
-
-def test_a_request_of_a_web_application_that_does_not_end_is_told(
-    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    haproxy.looks = [3]
-    assert run(path, "away", "a", "--within", "0.3") == 0
-    assert "Not drained within 0.3 s, and ended all the same: 3 answers." in capsys.readouterr().err
-
-
-def test_where_no_switch_runs_a_web_application_is_away(path: Path) -> None:
-    assert run(path, "away", "a", "--within", "1") == 0
 
 
 def test_a_web_application_is_closed_while_it_answers_and_its_requests_are_waited_for(
@@ -467,13 +466,6 @@ def test_a_web_application_is_closed_while_it_answers_and_its_requests_are_waite
     assert run(path, "open") == 0
     assert haproxy.commands[-1] == "set server closed/closed state maint"
     assert not [command for command in haproxy.commands if command.startswith("set server answers/")]
-
-
-def test_what_is_not_closed_is_told(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a switch says it whose configuration is of a version before."""
-    haproxy.refusals["set server closed/closed state ready"] = "No such backend.\n"
-    assert run(path, "close", "a", "--within", "1") == 1
-    assert "No such backend." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "inactive", "failed", "deactivating"])
@@ -499,9 +491,3 @@ def test_a_switch_that_starts_stays_closed_for_as_long_as_systemd_says(
 def test_the_unit_that_closes_it_is_named_after_whom_the_switch_serves() -> None:
     unit = control.closed_unit_of(Path("/run/switch-open-webui/control.sock"))
     assert unit == "open-webui-closed.service"
-
-
-def test_where_no_switch_runs_a_web_application_is_closed_and_open(path: Path) -> None:
-    assert run(path, "close", "a", "--within", "1") == 0
-    assert run(path, "hang-up", "a") == 0
-    assert run(path, "open") == 0

@@ -9,13 +9,13 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import BaseServer, ThreadingUnixStreamServer
 from typing import Any
 
 import pytest
 
+from tests.http_servers import QuietHandler
 from tests.unit.ansible.switch_programs import program
 
 NAMES = ["chat/llama_cpp", "code/llama_cpp", "voice/kokoro"]
@@ -35,24 +35,17 @@ class Between:
         """What comes from a place instead of an answer of its keeper."""
         between = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 status, body, heads = between.answer(int(self.path.lstrip("/")), self)
-                self.send_response(status)
-                for name, value in heads.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_words: Any) -> None:
-                """Say nothing."""
+                self.give(status, body, *heads.items())
 
         self.server = ThreadingUnixStreamServer(str(path), Handler)
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
-    def answer(self, place: int, asked: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, place: int, asked: QuietHandler) -> tuple[int, bytes, dict[str, str]]:
         """What the keeper at that place says."""
-        content = asked.rfile.read(int(asked.headers["Content-Length"]))
+        content = asked.content()
         if place in self.away:
             return 503, b"{}", {}
         if place in self.says:
@@ -110,28 +103,24 @@ def test_who_asks_first_has_the_card_and_hears_who_waits(house: House) -> None:
     assert not house.said
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((503, b"{}", {}), "its switch cannot be reached (HTTP 503)"),
+        # it serves as it did before turns were asked for, and is told of them after this one
+        ((404, b'{"granted": true}', {}), "its switch knows of no turns (HTTP 404)"),
+    ],
+)
 def test_one_that_is_not_there_is_waited_for_and_then_done_without(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, bytes, dict[str, str]], why: str
 ) -> None:
     chat = house.keepers[0]
-    house.switch.away.add(1)
+    house.switch.says[1] = answer
     assert not chat.seek()
     assert not house.said
     monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
     assert chat.seek()
-    assert house.said == ["code/llama_cpp takes no part: its switch cannot be reached (HTTP 503)."]
-
-
-def test_one_whose_switch_knows_of_no_turns_yet_is_done_without_as_well(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It serves as it did before turns were asked for, and is told of them after this one."""
-    chat = house.keepers[0]
-    house.switch.says[1] = (404, b'{"granted": true}', {})
-    assert not chat.seek()
-    monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
-    assert chat.seek()
-    assert house.said == ["code/llama_cpp takes no part: its switch knows of no turns (HTTP 404)."]
+    assert house.said == [f"code/llama_cpp takes no part: {why}."]
 
 
 def test_one_that_comes_back_is_asked_again_for_as_long(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
