@@ -1,10 +1,11 @@
-"""The launcher of role ``tabbyapi``: what it masks, when it does not start, and what it adds for old commits."""
+"""The programs of role ``tabbyapi``: what is masked, when it does not start, and which imports fail."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import completed
 from tests.scenario_programs import module_at
 
 FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/programs"
@@ -350,3 +352,25 @@ def test_the_former_key_is_taken_for_its_time_and_never_shown(place: Path, grace
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-2] == str([taken])
     assert (FORMER in done.stdout) is not taken, "a key that nobody takes is no secret of this server"
+
+
+def test_imports_that_fail_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise OSError('no such library')", encoding="utf-8")
+    command = [sys.executable, str(FILES / "imports.py"), "json", "broken", "not_there"]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=60
+    )
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["failed"] == {
+        "broken": "OSError: no such library",
+        "not_there": "ModuleNotFoundError: No module named 'not_there'",
+    }
+    assert answer["python"] == platform.python_version()
+
+
+def test_a_module_that_takes_the_process_with_it_is_the_last_that_was_named(tmp_path: Path) -> None:
+    (tmp_path / "crash.py").write_text("import os; os.abort()", encoding="utf-8")
+    command = [sys.executable, str(FILES / "imports.py"), "json", "crash", "re"]
+    done = completed(command, env={"PYTHONPATH": str(tmp_path)}, timeout_s=60)
+    assert done.returncode != 0
+    assert done.stdout.splitlines() == ["json", "crash"]
