@@ -6,14 +6,11 @@ import hashlib
 import io
 import struct
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
-from tests.doubles.ollama.server.gguf import Gguf
 from tests.doubles.ollama.server.golang import json_line
-from tests.doubles.ollama.server.making import config_of
-from tests.doubles.ollama.server.settings import VERSION
+from tests.doubles.ollama.server.making import CONFIG
 from tests.doubles.ollama.server.store import CONFIG_KIND, KIND, MANIFEST_KIND
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,11 +19,11 @@ _BLOCK = 128 << 10
 _NOTE = b"Libraries of Ollama's engines; the stand-in needs none.\n"
 
 
-def ollama_archive(folder: Path, version: str = VERSION) -> Path:
-    """Write ``ollama-linux-amd64.tar.zst``, the same bytes each time, whose program says this version."""
+def ollama_archive(folder: Path) -> Path:
+    """Write ``ollama-linux-amd64.tar.zst``, the same bytes each time."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        _add(archive, "bin/ollama", _program(version), 0o755)
+        _add(archive, "bin/ollama", _program(), 0o755)
         _add(archive, "lib/ollama/README", _NOTE, 0o644)
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / "ollama-linux-amd64.tar.zst"
@@ -34,16 +31,12 @@ def ollama_archive(folder: Path, version: str = VERSION) -> Path:
     return written
 
 
-def _program(version: str) -> bytes:
+def _program() -> bytes:
     """The package as one executable file: a shebang, and a zip that Python runs."""
     modules = sorted(ROOT.glob(f"{_SERVER}/*.py"))
     files = {module.relative_to(ROOT).as_posix(): module.read_text(encoding="utf-8") for module in modules}
     files |= {f"{package}/__init__.py": "" for package in ("tests", "tests/doubles", "tests/doubles/ollama")}
     files["__main__.py"] = files[f"{_SERVER}/__main__.py"]
-    settings = f"{_SERVER}/settings.py"
-    own = f'VERSION = "{VERSION}"\n'
-    assert files[settings].count(own) == 1
-    files[settings] = files[settings].replace(own, f'VERSION = "{version}"\n')
     program = io.BytesIO(b"#!/usr/bin/env python3\n")
     program.seek(0, io.SEEK_END)
     with zipfile.ZipFile(program, "a") as archive:
@@ -73,14 +66,10 @@ def registry_with(folder: Path, gguf: bytes, name: str, tag: str) -> str:
     place = folder / "v2" / "library" / name
     for below in ("manifests", "blobs"):
         (place / below).mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(gguf)
-        file.flush()
-        config = json_line(config_of(Gguf(Path(file.name))) | {"architecture": "amd64", "os": "linux"})
     stated = {
         "schemaVersion": 2,
         "mediaType": MANIFEST_KIND,
-        "config": _blob(place, config, CONFIG_KIND),
+        "config": _blob(place, CONFIG, CONFIG_KIND),
         "layers": [_blob(place, gguf, f"{KIND}model")],
     }
     manifest = json_line(stated)

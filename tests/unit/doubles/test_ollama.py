@@ -32,14 +32,7 @@ from tests.waiting import PATIENCE_S, wait_until
 TIMEOUT_S = 60
 OPENAPI = Path.home() / ".cache" / "provisioner" / "tests" / "ollama" / "openapi.yaml"
 OPENAPI_SHA256 = "9c660bb9a714bcb746cff7ec4270a0e43f63b705f7f3362fcc335f18b5d0b178"
-THINKER = gguf_bytes(
-    {
-        "general.architecture": "llama",
-        "llama.context_length": 8192,
-        "llama.embedding_length": 16,
-        "tokenizer.chat_template": "{% if tools %}{% endif %}<think></think>",
-    }
-)
+OTHER = gguf_bytes({"general.architecture": "llama", "llama.context_length": 8192, "llama.embedding_length": 16})
 PLAIN = model_bytes(context_length=2048)
 
 
@@ -118,13 +111,13 @@ def standing(folder: Path, **environment: str) -> Iterator[Stand]:
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     with standing(tmp_path_factory.mktemp("ollama"), OLLAMA_NO_CLOUD="1") as running:
-        running.make("thinker", THINKER)
+        running.make("other", OTHER)
         running.make("plain", PLAIN)
         yield running
 
 
 def chat(model: str, text: str = "hello there", **more: Any) -> dict[str, Any]:
-    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+    return {"model": model, "messages": [{"role": "user", "content": text}], "stream": False, **more}
 
 
 def test_it_says_that_it_runs_and_asks_nobody_for_a_key(stand: Stand) -> None:
@@ -147,16 +140,9 @@ def test_any_name_gets_in_where_it_listens_on_more_than_loopback(tmp_path: Path)
         assert stand.ask("/api/tags", Host="evil.example")[0] == 200
 
 
-def test_a_page_of_another_origin_is_turned_away(stand: Stand) -> None:
-    assert stand.ask("/api/tags", Origin="https://evil.example") == (403, b"")
-    assert stand.ask("/api/tags", Origin="http://localhost:3000")[0] == 200
-
-
 def test_paths_and_methods_are_answered_as_gin_does(stand: Stand) -> None:
     assert stand.ask("/nothing") == (404, b"404 page not found")
     assert stand.ask("/api/chat") == (405, b"405 method not allowed")
-    assert stand.ask("/api/tags/")[0] == 200  # sent to the path without the slash
-    assert stand.ask("/v1/..//api/tags")[0] == 200  # sent to the plain path
     assert stand.ask("/api/chat", b"") == (400, b'{"error":"missing request body"}')
 
 
@@ -167,12 +153,14 @@ def test_what_is_not_played_is_refused_and_so_are_bodies_of_a_wrong_shape(stand:
     connection.endheaders()  # the body is never asked for
     with closing(connection):
         assert connection.getresponse().status == 501
-    for path in ("/api/push", "/api/embeddings", "/v1/completions", "/v1/messages", "/v1/responses"):
+    for path in ("/api/push", "/api/embed", "/api/embeddings", "/v1/completions", "/v1/messages", "/v1/responses"):
         assert stand.ask(path, {"model": "plain"})[0] == 501
     assert stand.refusal("/api/create", {"model": "x", "files": {}, "system": "Be short.", "stream": False})[0] == 501
+    for path, body in (("chat", chat("plain", stream=True)), ("generate", {"model": "plain", "prompt": "x"})):
+        assert stand.refusal(f"/api/{path}", body)[0] == 501
     for body in ({"messages": "text"}, {"messages": [1]}, {"messages": [{"content": 1}], "options": "x"}):
         for path in ("/api/chat", "/v1/chat/completions"):
-            assert stand.ask(path, {"model": "plain", "max_tokens": 1, **body})[0] in {200, 400}
+            assert stand.ask(path, {"model": "plain", "max_tokens": 1, "stream": False, **body})[0] in {200, 400}
     assert stand.ask("/api/chat", b"[")[0] == 400
     assert stand.json("/api/version")
 
@@ -191,17 +179,6 @@ def test_it_needs_a_home_and_a_free_port(stand: Stand, tmp_path: Path) -> None:
         )
         assert done.returncode == 1
         assert said in done.stderr
-
-
-def test_its_version_depends_on_a_server(stand: Stand, tmp_path: Path) -> None:
-    own = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    told = []
-    for host in (stand.address, "127.0.0.1:1"):
-        environment = own | {"OLLAMA_HOST": host}
-        told.append(subprocess.check_output([*COMMAND, "--version"], env=environment, cwd=ROOT, text=True, timeout=30))
-    assert told[0] == "ollama version is 0.32.15\n"
-    without = "Warning: could not connect to a running Ollama instance\nWarning: client version is 0.32.15\n"
-    assert told[1] == without
 
 
 def test_a_blob_with_another_content_than_it_says_is_not_kept_as_that(stand: Stand) -> None:
@@ -251,11 +228,11 @@ def test_models_outlive_a_restart_and_old_uploads_do_not(tmp_path: Path) -> None
 
 def test_names_get_a_tag_and_bad_ones_are_refused(stand: Stand) -> None:
     names = {model["name"] for model in stand.json("/api/tags")["models"]}
-    assert names == {"plain:latest", "thinker:latest"}
+    assert names == {"plain:latest", "other:latest"}
     for path in ("show", "chat", "generate", "pull", "create"):
         assert stand.refusal(f"/api/{path}", {"model": "a b"}) == (400, "invalid model name")
     assert stand.refusal("/api/copy", {"source": "plain", "destination": "-x"}) == (400, 'destination "-x" is invalid')
-    assert stand.json("/api/show", {"model": "PLAIN"})["details"]["family"] == "llama"
+    assert stand.json("/api/show", {"model": "PLAIN"})["capabilities"] == ["completion"]
 
 
 def test_what_is_no_gguf_is_refused(stand: Stand) -> None:
@@ -274,7 +251,7 @@ def test_what_is_no_gguf_is_refused(stand: Stand) -> None:
 def test_create_writes_parameters(stand: Stand) -> None:
     stand.make("tuned", PLAIN, parameters={"num_predict": 3})
     assert "num_predict" in stand.json("/api/show", {"model": "tuned"})["parameters"]
-    answer = stand.json("/api/chat", chat("tuned", stream=False))
+    answer = stand.json("/api/chat", chat("tuned"))
     assert (answer["done_reason"], answer["eval_count"]) == ("length", 3)
     stand.ask("/api/delete", {"model": "tuned"}, "DELETE")
 
@@ -284,7 +261,7 @@ def test_copies_share_blobs_until_the_last_is_deleted(tmp_path: Path) -> None:
         stand.make("one", PLAIN)
         assert stand.ask("/api/copy", {"source": "one", "destination": "two:v1"}) == (200, b"")
         assert stand.ask("/api/delete", {"model": "one"}, "DELETE") == (200, b"")
-        assert stand.json("/api/chat", chat("two:v1", stream=False))["done"]
+        assert stand.json("/api/chat", chat("two:v1"))["done"]
         assert stand.ask("/api/delete", {"model": "two:v1"}, "DELETE") == (200, b"")
         assert stand.refusal("/api/delete", {"model": "two:v1"}, "DELETE") == (404, "model 'two:v1' not found")
         assert [path.name for path in (stand.models / "blobs").iterdir()] == [digest_of(PLAIN).replace(":", "-")]
@@ -293,11 +270,9 @@ def test_copies_share_blobs_until_the_last_is_deleted(tmp_path: Path) -> None:
 
 def test_unknown_models_are_not_found_in_upstreams_words(stand: Stand) -> None:
     for path in ("chat", "generate"):
-        body = {"model": "none", "prompt": "x", "messages": [{"role": "user", "content": "x"}]}
+        body = chat("none")
         assert stand.refusal(f"/api/{path}", body) == (404, "model 'none' not found")
     assert stand.refusal("/api/show", {"model": "none"}) == (404, "model 'none:latest' not found")
-    unknown = 'model "none" not found, try pulling it first'
-    assert stand.refusal("/api/embed", {"model": "none", "input": "x"}) == (404, unknown)
     status, content = stand.ask("/v1/chat/completions", chat("none"))
     assert status == 404
     assert json.loads(content)["error"]["type"] == "not_found_error"
@@ -306,46 +281,12 @@ def test_unknown_models_are_not_found_in_upstreams_words(stand: Stand) -> None:
 def test_a_model_of_the_cloud_is_refused(stand: Stand) -> None:
     status, said = stand.refusal("/api/chat", chat("gpt-oss:20b-cloud"))
     assert (status, said) == (403, "ollama cloud is disabled: remote model is unavailable")
-    assert stand.json("/api/status") == {"cloud": {"disabled": True, "source": "env"}}
-
-
-def test_thinking_is_for_models_that_can_and_on_unless_told_otherwise(stand: Stand) -> None:
-    assert "thinking" in stand.json("/api/show", {"model": "thinker"})["capabilities"]
-    for more, thinks in (({}, True), ({"think": True}, True), ({"think": "low"}, True), ({"think": False}, False)):
-        message = stand.json("/api/chat", chat("thinker", stream=False, **more))["message"]
-        assert ("thinking" in message) == thinks
-    refused = stand.refusal("/api/chat", chat("plain", think=True))
-    assert refused == (400, '"plain" does not support thinking')
-    assert "thinking" not in stand.json("/api/chat", chat("plain", stream=False, think=False))["message"]
-    for effort, thinks in (("none", False), ("xhigh", True)):
-        whole = stand.json("/v1/chat/completions", chat("thinker", reasoning_effort=effort))
-        assert ("reasoning" in whole["choices"][0]["message"]) == thinks
-    assert stand.ask("/v1/chat/completions", chat("thinker", reasoning_effort="wrong"))[0] == 400
-
-
-def test_tools_are_for_models_whose_template_has_them(stand: Stand) -> None:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
-    status, said = stand.refusal("/api/chat", chat("plain", tools=tools))
-    assert (status, said) == (400, "registry.ollama.ai/library/plain:latest does not support tools")
-    assert stand.ask("/api/chat", chat("thinker", tools=tools))[0] == 200
-
-
-def test_answers_stream_by_default_and_count_their_words(stand: Stand) -> None:
-    for path, body in (("chat", chat("plain")), ("generate", {"model": "plain", "prompt": "hello there"})):
-        events = stand.lines(f"/api/{path}", body | {"options": {"num_predict": 4}})
-        assert len(events) == 5
-        assert not any(event["done"] for event in events[:-1])
-        assert (events[-1]["done_reason"], events[-1]["eval_count"]) == ("length", 4)
-        whole = stand.json(f"/api/{path}", body | {"stream": False})
-        assert (whole["done_reason"], whole["prompt_eval_count"]) == ("stop", 2)
-    answers = {stand.json("/api/chat", chat("plain", stream=False))["message"]["content"] for _ in range(2)}
-    assert len(answers) == 1
-    assert "plain heard: hello there." in answers.pop()
 
 
 def test_openai_clients_are_served(stand: Stand) -> None:
     whole = stand.json("/v1/chat/completions", chat("plain", max_tokens=3))
     assert whole["choices"][0]["finish_reason"] == "length"
+    assert whole["choices"][0]["message"]["content"] == "plain heard: hello"
     assert whole["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
     streamed = chat("plain", stream=True, stream_options={"include_usage": True})
     _, content = stand.ask("/v1/chat/completions", streamed)
@@ -354,25 +295,23 @@ def test_openai_clients_are_served(stand: Stand) -> None:
     assert json.loads(events[-2])["usage"]["prompt_tokens"] == 2
     assert json.loads(events[-3])["choices"][0] == {"index": 0, "delta": {}, "finish_reason": "stop"}
     listed = {model["id"] for model in stand.json("/v1/models")["data"]}
-    assert listed == {"plain:latest", "thinker:latest"}
+    assert listed == {"plain:latest", "other:latest"}
     assert stand.refusal("/v1/chat/completions", {"model": "plain"})[0] == 400
 
 
 def test_vectors_are_of_length_one_and_always_the_same(stand: Stand) -> None:
-    body = {"model": "thinker", "input": ["a", "b", "a"]}
-    first, second, third = stand.json("/api/embed", body)["embeddings"]
+    body = {"model": "other", "input": ["a", "b", "a"]}
+    first, second, third = [one["embedding"] for one in stand.json("/v1/embeddings", body)["data"]]
     assert first == third != second
     assert len(first) == 16
     assert sum(number**2 for number in first) == pytest.approx(1)
-    assert len(stand.json("/v1/embeddings", body | {"dimensions": 4})["data"][0]["embedding"]) == 4
-    assert isinstance(stand.json("/v1/embeddings", body | {"encoding_format": "base64"})["data"][0]["embedding"], str)
 
 
 def test_models_load_at_the_first_request_and_stay_as_asked(tmp_path: Path) -> None:
     with standing(tmp_path, STAND_IN_LOAD_S="0.3", STAND_IN_VRAM_SHARE="0.5", OLLAMA_KEEP_ALIVE="1h") as stand:
         stand.make("plain", PLAIN)
         assert stand.loaded() == []
-        durations = [stand.json("/api/chat", chat("plain", stream=False))["load_duration"] for _ in range(2)]
+        durations = [stand.json("/api/chat", chat("plain"))["load_duration"] for _ in range(2)]
         assert durations[0] > 0.3e9 > durations[1]
         (entry,) = stand.loaded()
         assert entry["size_vram"] == entry["size"] // 2
@@ -383,7 +322,7 @@ def test_models_load_at_the_first_request_and_stay_as_asked(tmp_path: Path) -> N
         assert stand.loaded()[0]["expires_at"][:2] == "23" > first[:2]
         unloaded = stand.json("/api/generate", {"model": "plain", "keep_alive": 0})
         assert (unloaded["done_reason"], stand.loaded()) == ("unload", [])
-        stand.json("/api/chat", chat("plain", stream=False, keep_alive="300ms"))
+        stand.json("/api/chat", chat("plain", keep_alive="300ms"))
         assert stand.loaded() != []
         wait_until(lambda: stand.loaded() == [])
 
@@ -392,7 +331,7 @@ def test_another_context_loads_the_model_anew(tmp_path: Path) -> None:
     with standing(tmp_path, STAND_IN_LOAD_S="0.2") as stand:
         stand.make("plain", PLAIN)
         for context, loads in ((1024, True), (1024, False), (512, True)):
-            answer = stand.json("/api/chat", chat("plain", stream=False, options={"num_ctx": context}))
+            answer = stand.json("/api/chat", chat("plain", options={"num_ctx": context}))
             assert (answer["load_duration"] > 0.2e9) == loads
             assert stand.loaded()[0]["context_length"] == context
 
@@ -400,9 +339,9 @@ def test_another_context_loads_the_model_anew(tmp_path: Path) -> None:
 def test_no_more_models_are_loaded_than_allowed(tmp_path: Path) -> None:
     with standing(tmp_path, OLLAMA_MAX_LOADED_MODELS="1") as stand:
         stand.make("plain", PLAIN)
-        stand.make("thinker", THINKER)
-        for name in ("plain", "thinker", "plain"):
-            stand.json("/api/chat", chat(name, stream=False))
+        stand.make("other", OTHER)
+        for name in ("plain", "other", "plain"):
+            stand.json("/api/chat", chat(name))
             assert [model["name"] for model in stand.loaded()] == [f"{name}:latest"]
 
 
@@ -437,10 +376,10 @@ def test_who_waits_for_a_model_to_be_loaded_is_bounded(tmp_path: Path) -> None:
     settings = {"OLLAMA_MAX_LOADED_MODELS": "1", "OLLAMA_MAX_QUEUE": "1", "STAND_IN_TOKEN_S": "0.1"}
     with standing(tmp_path, **settings) as stand:
         stand.make("plain", PLAIN)
-        stand.make("thinker", THINKER)
+        stand.make("other", OTHER)
         with asking(stand, [chat("plain", options={"num_predict": 10})]):
             wait_until(lambda: stand.loaded() != [])
-            short = chat("thinker", options={"num_predict": 1})
+            short = chat("other", options={"num_predict": 1})
             with asking(stand, [short] * 2) as waiting:
                 time.sleep(0.3)
                 busy = "server busy, please try again.  maximum pending requests exceeded"
@@ -452,21 +391,20 @@ def test_a_client_that_leaves_frees_its_turn(tmp_path: Path) -> None:
     with standing(tmp_path, STAND_IN_TOKEN_S="0.2", STAND_IN_WORDS="100") as stand:
         stand.make("plain", PLAIN)
         connection = http.client.HTTPConnection(stand.address.removeprefix("http://"), timeout=5)
-        connection.request("POST", "/api/chat", json.dumps(chat("plain")))
+        connection.request("POST", "/v1/chat/completions", json.dumps(chat("plain", stream=True)))
         connection.getresponse().readline()
         connection.sock.close()
         connection.close()
         started = time.monotonic()
-        stand.json("/api/chat", chat("plain", stream=False, options={"num_predict": 1}))
+        stand.json("/api/chat", chat("plain", options={"num_predict": 1}))
         assert time.monotonic() - started < 3
 
 
-@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions"])
-def test_a_signal_cuts_running_answers(path: str, tmp_path: Path) -> None:
+def test_a_signal_cuts_running_answers(tmp_path: Path) -> None:
     with standing(tmp_path, STAND_IN_TOKEN_S="0.05", STAND_IN_WORDS="200") as stand:
         stand.make("plain", PLAIN)
         connection = http.client.HTTPConnection(stand.address.removeprefix("http://"), timeout=5)
-        connection.request("POST", path, json.dumps(chat("plain", stream=True)))
+        connection.request("POST", "/v1/chat/completions", json.dumps(chat("plain", stream=True)))
         answer = connection.getresponse()
         assert answer.readline()
         stand.process.send_signal(signal.SIGTERM)
@@ -483,19 +421,19 @@ def test_a_pull_verifies_every_blob(tmp_path: Path) -> None:
         events = stand.lines("/api/pull", {"model": "small:1b"})
         assert [event["status"] for event in events][-3:] == ["verifying sha256 digest", "writing manifest", "success"]
         assert stand.json("/api/tags")["models"][0]["digest"] == digest
-        assert stand.json("/api/chat", chat("small:1b", stream=False))["done"]
+        assert stand.json("/api/chat", chat("small:1b"))["done"]
         assert stand.json("/api/pull", {"model": "small:1b", "stream": False}) == {"status": "success"}
         unknown = "pull model manifest: file does not exist"
         streamed = stand.lines("/api/pull", {"model": "none"})
         assert streamed == [{"status": "pulling manifest"}, {"error": unknown}]
         assert stand.refusal("/api/pull", {"model": "none", "stream": False}) == (500, unknown)
-        registry_with(registry, THINKER, "bad", "latest")
-        blob = registry / "v2/library/bad/blobs" / digest_of(THINKER)
-        blob.write_bytes(THINKER[:-1] + b"x")
+        registry_with(registry, OTHER, "bad", "latest")
+        blob = registry / "v2/library/bad/blobs" / digest_of(OTHER)
+        blob.write_bytes(OTHER[:-1] + b"x")
         error = stand.lines("/api/pull", {"model": "bad"})[-1]
         assert error == {"error": "digest mismatch, file must be downloaded again"}
         assert [model["name"] for model in stand.json("/api/tags")["models"]] == ["small:1b"]
-        assert stand.ask(f"/api/blobs/{digest_of(THINKER)}", method="HEAD")[0] == 404
+        assert stand.ask(f"/api/blobs/{digest_of(OTHER)}", method="HEAD")[0] == 404
 
 
 def test_a_pull_can_come_from_a_registry_behind_http(tmp_path: Path) -> None:
@@ -521,13 +459,9 @@ def test_the_archive_is_always_the_same(tmp_path: Path) -> None:
         "-rwxr-xr-x bin/ollama",
         "-rw-r--r-- lib/ollama/README",
     ]
-    subprocess.run(
-        ["tar", "--zstd", "-xf", ollama_archive(tmp_path, "1.2.3"), "-C", tmp_path], check=True, timeout=TIMEOUT_S
-    )
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OLLAMA_HOST": "127.0.0.1:1"}
-    assert "1.2.3" in subprocess.check_output(
-        [tmp_path / "bin/ollama", "-v"], env=environment, text=True, timeout=TIMEOUT_S
-    )
+    subprocess.run(["tar", "--zstd", "-xf", archives[0], "-C", tmp_path], check=True, timeout=TIMEOUT_S)
+    done = subprocess.run([tmp_path / "bin/ollama", "-v"], capture_output=True, timeout=TIMEOUT_S, check=False)
+    assert b'unknown command "-v" for "ollama"' in done.stderr, "it is a program"
 
 
 def described(document: dict[str, Any], path: str, kind: str) -> jsonschema.Draft202012Validator:
@@ -543,12 +477,10 @@ def test_answers_are_as_upstreams_document_describes_them(stand: Stand) -> None:
         pytest.skip(f"upstream's docs/openapi.yaml is not at {OPENAPI}")
     assert hashlib.sha256(OPENAPI.read_bytes()).hexdigest() == OPENAPI_SHA256
     document = yaml.safe_load(OPENAPI.read_bytes())
-    generate = {"model": "thinker", "prompt": "hi"}
     whole: dict[str, Any] = {
-        "/api/generate": generate | {"stream": False},
-        "/api/chat": chat("thinker", stream=False),
-        "/api/embed": {"model": "thinker", "input": "hi"},
-        "/api/show": {"model": "thinker"},
+        "/api/generate": {"model": "other"},
+        "/api/chat": chat("other"),
+        "/api/show": {"model": "other"},
         "/api/create": {"model": "described", "files": {"m.gguf": digest_of(PLAIN)}, "stream": False},
         "/api/tags": None,
         "/api/ps": None,
@@ -559,11 +491,10 @@ def test_answers_are_as_upstreams_document_describes_them(stand: Stand) -> None:
         described(document, path, "application/json").validate(answer)
         named = _properties(document, path, "application/json")
         assert answer.keys() & named, path
-    streamed = {"/api/generate": generate, "/api/chat": chat("thinker"), "/api/create": whole["/api/create"]}
-    for path, body in streamed.items():
-        for event in stand.lines(path, {**body, "stream": True}):
-            described(document, path, "application/x-ndjson").validate(event)
-            assert event.keys() & _properties(document, path, "application/x-ndjson"), path
+    path = "/api/create"
+    for event in stand.lines(path, {**whole[path], "stream": True}):
+        described(document, path, "application/x-ndjson").validate(event)
+        assert event.keys() & _properties(document, path, "application/x-ndjson"), path
     stand.ask("/api/delete", {"model": "described"}, "DELETE")
     missing = set(document["paths"]) - set(ROUTES)
     assert not missing

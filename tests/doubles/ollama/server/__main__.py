@@ -1,4 +1,4 @@
-"""``python -m tests.doubles.ollama.server serve|--version``: the program ``ollama``."""
+"""``python -m tests.doubles.ollama.server serve``: the program ``ollama``."""
 
 import sys
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import struct
@@ -25,7 +24,6 @@ class Turn:
     """An answer in the making: its pieces first, its numbers when they are over."""
 
     model: str
-    thoughts: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     reason: str = "stop"
     prompt_tokens: int = 0
@@ -73,42 +71,30 @@ class App:
             raise Refused(404, unknown)
         return model
 
-    def pieces(self, turn: Turn, waiting: Waiting) -> Iterator[tuple[str, str]]:
-        """The words of an answer at their times, as ("thinking" or "content", word)."""
+    def pieces(self, turn: Turn, waiting: Waiting) -> Iterator[str]:
+        """The words of an answer at their times."""
         if turn.runner is None:
             return
         with self.scheduler.slot(turn.runner, waiting):
-            for kind, words in (("thinking", turn.thoughts), ("content", turn.words)):
-                for word in words:
-                    waiting.sleep(self.settings.token_s)
-                    waiting.check()
-                    turn.spoken += 1
-                    yield kind, word
+            for word in turn.words:
+                waiting.sleep(self.settings.token_s)
+                waiting.check()
+                turn.spoken += 1
+                yield word
 
-    def answer(self, turn: Turn, waiting: Waiting) -> tuple[str, str]:
-        """All of an answer: its thoughts and its text."""
-        said = {"thinking": "", "content": ""}
-        for kind, word in self.pieces(turn, waiting):
-            said[kind] += word
-        return said["thinking"], said["content"]
-
-
-THOUGHTS = "The question is plain, so the answer is."
-
-
-def with_spaces(text: str) -> list[str]:
-    """The words of a text, each with the space before it."""
-    return re.findall(r"\s*\S+", text)
+    def answer(self, turn: Turn, waiting: Waiting) -> str:
+        """All of an answer."""
+        return "".join(self.pieces(turn, waiting))
 
 
 def answer_words(model: Model, prompt: str, length: int) -> list[str]:
     """The words that are always said to this prompt by this model."""
     heard = " ".join(prompt.split()[:64])
-    words = with_spaces(f"{model.name.model} heard: {heard}.")
+    words = re.findall(r"\s*\S+", f"{model.name.model} heard: {heard}.")
     return words + [f" {number}" for number in range(1, length - len(words) + 1)]
 
 
-def say(app: App, waiting: Waiting, body: dict[str, Any], model: Model, prompt: str, *, think: bool) -> Turn:
+def say(app: App, waiting: Waiting, body: dict[str, Any], model: Model, prompt: str) -> Turn:
     """Load the model and decide what it says."""
     options = model.options | (body.get("options") or {})
     turn = Turn(str(body["model"]))
@@ -117,27 +103,12 @@ def say(app: App, waiting: Waiting, body: dict[str, Any], model: Model, prompt: 
     turn.runner = app.scheduler.runner(model, int(context) if context else None, keep, waiting)
     turn.loaded = time.monotonic()
     turn.prompt_tokens = max(len(prompt.split()), 1)
-    turn.thoughts = with_spaces(THOUGHTS) if think else []
     turn.words = answer_words(model, prompt, app.settings.words)
     limit = options.get("num_predict", -1)
-    if isinstance(limit, int) and 0 <= limit < len(turn.thoughts) + len(turn.words):
-        turn.words = turn.words[: max(limit - len(turn.thoughts), 0)]
-        turn.thoughts = turn.thoughts[:limit]
+    if isinstance(limit, int) and 0 <= limit < len(turn.words):
+        turn.words = turn.words[:limit]
         turn.reason = "length"
     return turn
-
-
-def wants_thinking(body: dict[str, Any], model: Model) -> bool:
-    """Whether to think: a model that can does so unless it is told not to (server/routes.go, ChatHandler)."""
-    think = body.get("think")
-    if not (think is None or isinstance(think, bool) or think in {"high", "medium", "low", "max"}):
-        levels = '"high", "medium", "low", "max", true, or false'
-        raise Refused(400, f"invalid think value: {json.dumps(think)} (must be {levels})")
-    if "thinking" in model.capabilities():
-        return think is None or bool(think)
-    if think:
-        raise Refused(400, f'"{body["model"]}" does not support thinking')
-    return False
 
 
 def begin_chat(app: App, waiting: Waiting, body: dict[str, Any]) -> Turn:
@@ -148,15 +119,13 @@ def begin_chat(app: App, waiting: Waiting, body: dict[str, Any]) -> Turn:
     if not messages and keep_alive_seconds(body.get("keep_alive")) == 0:
         app.scheduler.expire(model)
         return Turn(asked, reason="unload")
-    think = wants_thinking(body, model)
-    able = model.capabilities()
-    if "completion" not in able:
+    if "completion" not in model.capabilities():
         raise Refused(400, f'"{asked}" does not support chat')
-    if body.get("tools") and "tools" not in able:
-        raise Refused(400, f"{model.name.full} does not support tools")
+    if body.get("tools"):
+        raise Refused(501, "the stand-in calls no tools")
     if messages:
-        return say(app, waiting, body, model, _prompt(messages), think=think)
-    say(app, waiting, body, model, "", think=think)
+        return say(app, waiting, body, model, _prompt(messages))
+    say(app, waiting, body, model, "")
     return Turn(asked, reason="load")
 
 
@@ -167,23 +136,20 @@ def _prompt(messages: list[Any]) -> str:
     return texts[-1]
 
 
-def begin_generate(app: App, waiting: Waiting, body: dict[str, Any]) -> Turn:
-    """Check a completion as upstream does, and load its model (server/routes.go, GenerateHandler)."""
+def load(app: App, waiting: Waiting, body: dict[str, Any]) -> Turn:
+    """Load or unload a model, as a completion of no text does (server/routes.go, GenerateHandler)."""
     asked = body["model"] = str(body.get("model") or "")
     unknown = f"model '{asked}' not found"
     model = app.model(asked, Refused(404, unknown), unknown)
-    prompt = str(body.get("prompt") or "")
-    if not prompt and keep_alive_seconds(body.get("keep_alive")) == 0:
+    if body.get("prompt"):
+        raise Refused(501, "the stand-in completes no text")
+    if keep_alive_seconds(body.get("keep_alive")) == 0:
         app.scheduler.expire(model)
         return Turn(asked, reason="unload")
-    think = wants_thinking(body, model)
-    able = model.capabilities()
-    if "completion" not in able:
+    if "completion" not in model.capabilities():
         raise Refused(400, f'"{asked}" does not support generate')
-    if body.get("suffix"):  # for models whose template has .Suffix, which none has here
-        raise Refused(400, f"{model.name.full} does not support insert")
-    turn = say(app, waiting, body, model, prompt, think=think)
-    return turn if prompt else Turn(asked, reason="load")
+    say(app, waiting, body, model, "")
+    return Turn(asked, reason="load")
 
 
 def embed_texts(app: App, waiting: Waiting, body: dict[str, Any], texts: list[str], model: Model) -> list[list[float]]:
@@ -191,9 +157,8 @@ def embed_texts(app: App, waiting: Waiting, body: dict[str, Any], texts: list[st
     keep = keep_alive_seconds(body.get("keep_alive"))
     runner = app.scheduler.runner(model, None, keep, waiting)
     width = min(int(model.gguf.own("embedding_length") or 64), 8192)
-    wanted = int(body.get("dimensions") or 0)
     with app.scheduler.slot(runner, waiting):
-        return [_vector(text, min(wanted, width) if wanted > 0 else width) for text in texts]
+        return [_vector(text, width) for text in texts]
 
 
 def _vector(text: str, width: int) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import struct
 from collections.abc import Iterator
@@ -14,8 +13,6 @@ from tests.doubles.ollama.server.limits import PIECE
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY, _UINT32 = 8, 9, 4
 _MOST_ENTRIES = 1 << 24
-_FILE_TYPES = {1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 10: "Q2_K", 12: "Q3_K_M", 14: "Q4_K_S", 15: "Q4_K_M"}
-_FILE_TYPES |= {16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 32: "BF16"}
 
 
 class BadGguf(Exception):  # noqa: N818  # says what the file is
@@ -29,7 +26,6 @@ class Gguf:
         self.path = path
         self.values: dict[str, Any] = {}
         self.spans: list[tuple[str, int, int]] = []
-        self.parameters = 0
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 self._read(data)
@@ -44,11 +40,6 @@ class Gguf:
     def own(self, key: str) -> Any:
         """A value below the architecture's name."""
         return self.values.get(f"{self.architecture}.{key}")
-
-    @property
-    def file_type(self) -> str:
-        """How its numbers are stored; F32 is 0, which upstream takes for unknown (KV.FileType)."""
-        return _FILE_TYPES.get(self.values.get("general.file_type") or 0, "unknown")
 
     def _read(self, data: mmap.mmap) -> None:
         magic, version, tensors, values = struct.unpack_from("<4sIQQ", data, 0)
@@ -65,7 +56,6 @@ class Gguf:
         for _ in range(tensors):
             _, at = _text_at(data, at)
             (dimensions,) = struct.unpack_from("<I", data, at)
-            self.parameters += math.prod(struct.unpack_from(f"<{dimensions}Q", data, at + 4))
             at += 4 + 8 * dimensions + 12
         alignment = int(self.values.get("general.alignment") or 32)
         self.tensors_end = at

@@ -49,11 +49,3 @@ def moment_text(moment: datetime) -> str:
 def json_line(value: Any) -> bytes:
     """One value in one line, as Go's encoder ends it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def human_number(count: int) -> str:
-    """A number of parameters as upstream shortens it (format/format.go, HumanNumber)."""
-    for size, letter, digits in ((10**9, "B", 1), (10**6, "M", 2)):
-        if count >= size:
-            return f"{count // size}{letter}" if count % size == 0 else f"{count / size:.{digits}f}{letter}"
-    return f"{count / 1000:.0f}K" if count >= 1000 else str(count)

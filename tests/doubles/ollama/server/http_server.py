@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import ipaddress
 import json
-import posixpath
 import re
 import socket
 import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,7 +20,6 @@ from tests.doubles.ollama.server.golang import console, json_line, log
 from tests.doubles.ollama.server.limits import JSON_BYTES, PIECE
 from tests.doubles.ollama.server.making import Progress
 from tests.doubles.ollama.server.scheduler import Waiting
-from tests.doubles.ollama.server.settings import Settings
 
 
 class Call:
@@ -183,8 +179,10 @@ class Handler(BaseHTTPRequestHandler):
         route, last = route_of(path, self.server.routes)
         call = Call(self, path, last)
         try:
-            if not self._turned_away(path):
+            if self._host_allowed():
                 self._routed(call, route)
+            else:
+                self.whole(403, b"", "")
         except Refused as refused:
             call.refuse(refused)
         except (ClientGone, ConnectionError, TimeoutError):
@@ -206,27 +204,8 @@ class Handler(BaseHTTPRequestHandler):
         else:
             call.refuse(Refused(400, f"json: cannot unmarshal the body: {error}"))
 
-    def _turned_away(self, path: str) -> bool:
-        """What is answered before any route is."""
-        settings = self.server.app.settings
-        clean = posixpath.normpath(re.sub("/+", "/", path)) + ("/" if path.endswith("/") and path != "/" else "")
-        if clean != path:  # net/http's mux: an address with // or .. is sent to the plain one
-            self._redirect(clean)
-        elif not (self._origin_allowed(settings) and self._host_allowed()):
-            self.whole(403, b"", "")
-        else:
-            return False
-        return True
-
     def _host_allowed(self) -> bool:
         return host_allowed(self.headers.get("Host") or "", str(self.server.server_address[0]))
-
-    def _origin_allowed(self, settings: Settings) -> bool:
-        """gin-contrib/cors: a page of another origin is refused, whatever it asks for."""
-        origin, host = self.headers.get("Origin"), self.headers.get("Host")
-        if not origin or origin in {f"http://{host}", f"https://{host}"}:
-            return True
-        return any(fnmatch.fnmatchcase(origin, pattern) for pattern in settings.origins())
 
     def _routed(self, call: Call, route: str) -> None:
         if call.path.startswith("/v1/"):
@@ -235,16 +214,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.command in methods:
             methods[self.command](self.server.app, call)
         elif methods:
-            self._also = {"Allow": ", ".join(sorted(methods))}
             call.text(405, "405 method not allowed")
-        elif route_of(call.path.rstrip("/"), self.server.routes)[0]:
-            self._redirect(call.path.rstrip("/"))
         else:
             call.text(404, "404 page not found")
-
-    def _redirect(self, path: str) -> None:
-        self._also = {"Location": urllib.parse.quote(path)}
-        self.whole(301 if self.command == "GET" else 307, b"", "")
 
     def body_pieces(self, most: int) -> Iterator[bytes]:
         """The body, piece by piece; one without a length is refused, as no client of ours sends any."""
@@ -263,8 +235,6 @@ class Handler(BaseHTTPRequestHandler):
             left -= len(piece)
             yield piece
 
-    _also: Mapping[str, str] = {}
-
     def _drain(self) -> None:
         """Read a short body that nobody wanted, as net/http does; after a long one the connection ends."""
         if not self._unread:
@@ -279,13 +249,10 @@ class Handler(BaseHTTPRequestHandler):
         self._drain()
         self._status = status
         self.send_response(status)
-        origin = self.headers.get("Origin")
-        cross = {"Access-Control-Allow-Origin": origin} if origin and status != HTTPStatus.FORBIDDEN else {}
         closing = {"Connection": "close"} if self.close_connection else {}
-        for name, value in {"Content-Type": kind, **more, **self._also, **cross, **closing}.items():
+        for name, value in {"Content-Type": kind, **more, **closing}.items():
             if value:
                 self.send_header(name, value)
-        self._also = {}
         self.end_headers()
 
     def whole(self, status: int, content: bytes, kind: str) -> None:

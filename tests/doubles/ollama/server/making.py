@@ -9,12 +9,13 @@ from typing import Any
 
 from tests.doubles.ollama.server.errors import Refused
 from tests.doubles.ollama.server.gguf import BadGguf, Gguf
-from tests.doubles.ollama.server.golang import human_number, json_line
+from tests.doubles.ollama.server.golang import json_line
 from tests.doubles.ollama.server.names import Name
 from tests.doubles.ollama.server.settings import Settings
 from tests.doubles.ollama.server.store import CONFIG_KIND, KIND, MANIFEST_KIND, Layer, Store
 
 Progress = Iterator[dict[str, Any]]
+CONFIG = json_line({"model_format": "gguf", "architecture": "amd64", "os": "linux"})
 PLAYED = {"model", "name", "files", "parameters", "stream"}
 
 
@@ -26,8 +27,7 @@ def create(store: Store, settings: Settings, body: dict[str, Any], name: Name) -
         raise Refused(501, f"the stand-in makes no model with {', '.join(unplayed)}")
     old = store.manifest(name)
     layers: list[Layer] = []
-    config: dict[str, Any] = {"architecture": "amd64", "os": "linux"}
-    yield from _layers_of_files(store, body["files"], layers, config)
+    yield from _layers_of_files(store, body["files"], layers)
     if body.get("parameters"):
         layers.append(store.add([json_line(body["parameters"])], f"{KIND}params"))
     for layer in layers:
@@ -36,7 +36,7 @@ def create(store: Store, settings: Settings, body: dict[str, Any], name: Name) -
     stated = {
         "schemaVersion": 2,
         "mediaType": MANIFEST_KIND,
-        "config": store.add([json_line(config)], CONFIG_KIND).entry(),
+        "config": store.add([CONFIG], CONFIG_KIND).entry(),
         "layers": [layer.entry() for layer in layers],
     }
     store.write_manifest(name, json_line(stated))
@@ -45,7 +45,7 @@ def create(store: Store, settings: Settings, body: dict[str, Any], name: Name) -
     yield {"status": "success"}
 
 
-def _layers_of_files(store: Store, files: dict[str, str], layers: list[Layer], config: dict[str, Any]) -> Progress:
+def _layers_of_files(store: Store, files: dict[str, str], layers: list[Layer]) -> Progress:
     for file, digest in sorted(files.items()):
         path = store.blob(digest)
         # server/create.go, detectModelTypeFromFiles: the name decides, and only then the content.
@@ -61,9 +61,7 @@ def _layers_of_files(store: Store, files: dict[str, str], layers: list[Layer], c
         yield {"status": "verifying conversion"}
         # server/create.go:942, copyLayerWithLlamaQuantize: what is kept is a rewritten file with a digest of its own.
         # Nothing needs the upload any more; the first start later than an hour after this prunes it.
-        layer = store.add(head.rewritten(), f"{KIND}model")
-        layers.append(layer)
-        config |= config_of(_head_of(store.blob(layer.digest)))
+        layers.append(store.add(head.rewritten(), f"{KIND}model"))
     if not layers:
         raise Refused(400, "unknown type")
 
@@ -78,14 +76,3 @@ def _head_of(path: Path) -> Gguf:
         return Gguf(path)
     except BadGguf as error:
         raise Refused(500, str(error)) from error
-
-
-def config_of(head: Gguf) -> dict[str, Any]:
-    """The configuration of a model, as its file says it."""
-    return {
-        "model_format": "gguf",
-        "model_family": head.architecture,
-        "model_families": [head.architecture],
-        "model_type": human_number(head.parameters),
-        "file_type": head.file_type,
-    }

@@ -1,4 +1,4 @@
-"""Models of the store: what they can do, and what lists tell of them."""
+"""Models of the store, and what they can do."""
 
 from __future__ import annotations
 
@@ -18,38 +18,13 @@ class Model:
 
     name: Name
     manifest: Manifest
-    config: dict[str, Any]
     gguf: Gguf
     size: int
     options: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def chat_template(self) -> str:
-        """The template in the GGUF file."""
-        return str(self.gguf.values.get("tokenizer.chat_template") or "")
-
     def capabilities(self) -> list[str]:
-        """What it can do, by its template alone (server/images.go:112)."""
-        kind = "completion" if self.gguf.own("pooling_type") is None else "embedding"
-        return [*_chat_capabilities(self.chat_template), kind]
-
-    def details(self) -> dict[str, Any]:
-        """What lists tell of it."""
-        return {
-            "parent_model": "",
-            "format": self.config.get("model_format", ""),
-            "family": self.config.get("model_family", ""),
-            "families": self.config.get("model_families") or None,
-            "parameter_size": self.config.get("model_type", ""),
-            "quantization_level": self.config.get("file_type", ""),
-        }
-
-
-def _chat_capabilities(template: str) -> list[str]:
-    tools = "tools" in template or "tool_call" in template
-    # server/images.go:223 wants both tags; that the word is enough is the stand-in's, for short templates in tests.
-    thinking = ("<think>" in template and "</think>" in template) or "thinking" in template
-    return [word for word, able in (("tools", tools), ("thinking", thinking)) if able]
+        """What it can do (server/images.go:112)."""
+        return ["completion" if self.gguf.own("pooling_type") is None else "embedding"]
 
 
 class Models:
@@ -73,9 +48,9 @@ class Models:
             return None
 
     def _whole(self, manifest: Manifest) -> Model:
-        config = json.loads(self._store.blob(manifest.config["digest"]).read_bytes())
+        self._store.blob(manifest.config["digest"]).read_bytes()
         layer = next(layer for layer in manifest.layers if layer["mediaType"] == f"{KIND}model")
-        model = Model(manifest.name, manifest, config, self._head(layer["digest"]), int(layer["size"]))
+        model = Model(manifest.name, manifest, self._head(layer["digest"]), int(layer["size"]))
         for params in manifest.layers:
             if params["mediaType"] == f"{KIND}params":
                 model.options = json.loads(self._store.blob(params["digest"]).read_bytes())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import posixpath
-import time
-from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tests.doubles.ollama.server.answering import App, begin_chat, begin_generate, embed_texts
+from tests.doubles.ollama.server.answering import App, begin_chat, load
 from tests.doubles.ollama.server.errors import Refused
 from tests.doubles.ollama.server.golang import now_text
 from tests.doubles.ollama.server.http_server import Call
@@ -29,12 +27,6 @@ def get_version(_app: App, call: Call) -> None:
     call.answer({"version": VERSION})
 
 
-def get_status(app: App, call: Call) -> None:
-    """Say whether requests may go to the cloud."""
-    disabled = app.settings.no_cloud
-    call.answer({"cloud": {"disabled": disabled, "source": "env" if disabled else "none"}})
-
-
 def listed(app: App) -> list[dict[str, Any]]:
     """The models that are there, the newest first (server/model_list_cache.go)."""
     entries = []
@@ -42,17 +34,12 @@ def listed(app: App) -> list[dict[str, Any]]:
         model = app.models.of(manifest)
         if not model:
             continue
-        details = model.details()
-        for key in ("context_length", "embedding_length"):
-            if model.gguf.own(key):
-                details[key] = model.gguf.own(key)
         entry = {
             "name": model.name.shortest,
             "model": model.name.shortest,
             "modified_at": manifest.modified_at,
             "size": manifest.size,
             "digest": manifest.digest,
-            "details": details,
             "capabilities": model.capabilities(),
         }
         entries.append(entry)
@@ -77,22 +64,10 @@ def post_show(app: App, call: Call) -> None:
     model = app.models.get(name)
     if not model:
         raise Refused(404, f"model '{name.shortest}' not found")
-    info = dict(model.gguf.values)
-    for hidden in ("general.name", "tokenizer.chat_template"):
-        info.pop(hidden, None)
     lines = [f"{key:<30} {json.dumps(value)}" for key, value in model.options.items()]
-    texts = {
-        "modelfile": f"# FROM {name.shortest}\n\nFROM {model.gguf.path}\n",
-        "parameters": "\n".join(lines),
-        "template": model.chat_template,
-    }
-    more = {
-        "details": model.details(),
-        "model_info": info,
-        "capabilities": model.capabilities(),
-        "modified_at": model.manifest.modified_at,
-    }
-    call.answer({key: text for key, text in texts.items() if text} | more)
+    parameters = {"parameters": "\n".join(lines)} if lines else {}
+    more = {"capabilities": model.capabilities(), "modified_at": model.manifest.modified_at}
+    call.answer(parameters | more)
 
 
 def _streamed(body: dict[str, Any]) -> bool:
@@ -180,73 +155,18 @@ def post_blob(app: App, call: Call) -> None:
 
 
 def post_generate(app: App, call: Call) -> None:
-    """Complete a text."""
-    body = call.json()
-    turn = begin_generate(app, call.waiting, body)
-    names = {"content": "response", "thinking": "thinking"}
-
-    def event(**more: Any) -> dict[str, Any]:
-        return {"model": turn.model, "created_at": now_text(), "response": "", "done": False} | more
-
-    def last(**more: Any) -> dict[str, Any]:
-        return event(**more) | {"done": True, "done_reason": turn.reason} | turn.metrics()
-
-    if turn.empty or not _streamed(body):
-        thinking, content = app.answer(turn, call.waiting)
-        call.answer(last(response=content, **({"thinking": thinking} if thinking else {})))
-        return
-    call.lines(_then((event(**{names[kind]: word}) for kind, word in app.pieces(turn, call.waiting)), last))
+    """Load a model or let it go; texts are not completed."""
+    turn = load(app, call.waiting, call.json())
+    said = {"model": turn.model, "created_at": now_text(), "response": ""}
+    call.answer(said | {"done": True, "done_reason": turn.reason})
 
 
 def post_chat(app: App, call: Call) -> None:
-    """Answer in a conversation."""
+    """Answer in a conversation, whole."""
     body = call.json()
+    if _streamed(body) and body.get("messages"):
+        raise Refused(501, "the stand-in streams no answer of /api/chat")
     turn = begin_chat(app, call.waiting, body)
-
-    def event(content: str = "", thinking: str = "") -> dict[str, Any]:
-        message = {"role": "assistant", "content": content} | ({"thinking": thinking} if thinking else {})
-        return {"model": turn.model, "created_at": now_text(), "message": message, "done": False}
-
-    def last(content: str = "", thinking: str = "") -> dict[str, Any]:
-        return event(content, thinking) | {"done": True, "done_reason": turn.reason} | turn.metrics()
-
-    if turn.empty or not _streamed(body):
-        thinking, content = app.answer(turn, call.waiting)
-        call.answer(last(content, thinking))
-        return
-    call.lines(_then((event(**{kind: word}) for kind, word in app.pieces(turn, call.waiting)), last))
-
-
-def _then(events: Iterable[dict[str, Any]], last: Callable[[], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    yield from events
-    yield last()
-
-
-def _inputs(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value] if value else []
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise Refused(400, "invalid input type")
-    return value
-
-
-def embedded(app: App, call: Call, body: dict[str, Any]) -> dict[str, Any]:
-    """What ``/api/embed`` answers."""
-    started = time.monotonic()
-    asked = str(body.get("model") or "")
-    unnamed = Refused(404, f"model '{asked}' not found")
-    texts = _inputs(body.get("input"))
-    model = app.model(asked, unnamed, f'model "{asked}" not found, try pulling it first')
-    vectors = embed_texts(app, call.waiting, body, texts, model)
-    answer: dict[str, Any] = {"model": asked, "embeddings": vectors}
-    if not texts:
-        return answer
-    count = sum(max(len(text.split()), 1) for text in texts)
-    return answer | {"total_duration": int((time.monotonic() - started) * 1e9) or 1, "prompt_eval_count": count}
-
-
-def post_embed(app: App, call: Call) -> None:
-    """Turn texts into vectors."""
-    call.answer(embedded(app, call, call.json()))
+    message = {"role": "assistant", "content": app.answer(turn, call.waiting)}
+    said = {"model": turn.model, "created_at": now_text(), "message": message}
+    call.answer(said | {"done": True, "done_reason": turn.reason} | turn.metrics())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -13,7 +12,6 @@ from typing import NoReturn
 from tests.doubles.ollama.server.answering import App
 from tests.doubles.ollama.server.golang import console, log
 from tests.doubles.ollama.server.http_server import Server
-from tests.doubles.ollama.server.limits import JSON_BYTES
 from tests.doubles.ollama.server.routes import ROUTES
 from tests.doubles.ollama.server.settings import VERSION, Settings
 
@@ -49,34 +47,11 @@ def serve(settings: Settings) -> NoReturn:
     raise SystemExit(0)
 
 
-def tell_version(settings: Settings) -> None:
-    """Say the server's version, and one's own if it differs (cmd/cmd.go, versionHandler)."""
-    host, port = settings.address()
-    reached = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # looked up only
-    connection = http.client.HTTPConnection(reached, port, timeout=5)
-    version = ""
-    try:
-        connection.request("GET", "/api/version")
-        version = str(json.loads(connection.getresponse().read(JSON_BYTES))["version"])
-    except (OSError, ValueError, KeyError, http.client.HTTPException):
-        console("Warning: could not connect to a running Ollama instance")
-    finally:
-        connection.close()
-    if version:
-        console(f"ollama version is {version}")
-    if version != VERSION:
-        console(f"Warning: client version is {VERSION}")
-
-
 def main(arguments: list[str]) -> int:
     """Do what the command line says; only what a service needs is there."""
     try:
-        settings = Settings(os.environ)
-        if arguments in (["--version"], ["-v"]):
-            tell_version(settings)
-            return 0
         if arguments == ["serve"]:
-            serve(settings)
+            serve(Settings(os.environ))
     except OSError as error:
         console(f"Error: {error}", sys.stderr)
         return 1

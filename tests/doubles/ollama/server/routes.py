@@ -17,7 +17,7 @@ def unplayed(_app: App, call: Call) -> None:
 ROUTES: Routes = {
     "/": {"GET": native.get_root, "HEAD": native.get_root},
     "/api/version": {"GET": native.get_version, "HEAD": native.get_version},
-    "/api/status": {"GET": native.get_status},
+    "/api/status": {"GET": unplayed},
     "/api/tags": {"GET": native.get_tags, "HEAD": native.get_tags},
     "/api/ps": {"GET": native.get_ps},
     "/api/show": {"POST": native.post_show},
@@ -29,7 +29,7 @@ ROUTES: Routes = {
     "/api/blobs/:": {"HEAD": native.head_blob, "POST": native.post_blob},
     "/api/generate": {"POST": native.post_generate},
     "/api/chat": {"POST": native.post_chat},
-    "/api/embed": {"POST": native.post_embed},
+    "/api/embed": {"POST": unplayed},
     "/api/embeddings": {"POST": unplayed},
     "/v1/chat/completions": {"POST": openai.post_v1_chat},
     "/v1/completions": {"POST": unplayed},

@@ -212,7 +212,6 @@ def _shown(runner: Runner, share: float) -> dict[str, Any]:
         "model": model.name.shortest,
         "size": model.size,
         "digest": model.manifest.digest,
-        "details": model.details(),
         "expires_at": now_text(min(_left(runner), FOREVER)),
         "size_vram": int(model.size * share),
         "context_length": runner.context,

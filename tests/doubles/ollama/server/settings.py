@@ -81,13 +81,6 @@ class Settings:
         valid = port.isdigit() and int(port) <= 65535
         return host, int(port) if valid else 11434
 
-    def origins(self) -> list[str]:
-        """Patterns of pages that may call (envconfig.AllowedOrigins)."""
-        own = [one for one in self.text("OLLAMA_ORIGINS").split(",") if one]
-        for host in ("localhost", "127.0.0.1", "0.0.0.0"):  # noqa: S104  # a pattern, not an address to bind
-            own += [f"{scheme}://{host}{port}" for port in ("", ":*") for scheme in ("http", "https")]
-        return [*own, "app://*", "file://*", "tauri://*", "vscode-webview://*", "vscode-file://*"]
-
     def shown(self) -> str:
         """The environment as the log tells it: all of it, whatever is secret in a proxy's address."""
         host, port = self.address()
