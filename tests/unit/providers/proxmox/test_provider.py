@@ -21,10 +21,9 @@ from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
-from provisioner.values.state import Fleet, Instance, Secret, Status
+from provisioner.values.state import Fleet, Instance, Secret
 from tests.doubles.proxmox import Double
-from tests.doubles.proxmox.world import Pool
-from tests.unit.providers.proxmox.box import GIB, LAB, driver, guest, running, wanted
+from tests.unit.providers.proxmox.box import LAB, driver, guest, running, wanted
 from tests.unit.providers.proxmox.plans import limited
 
 PAGE: dict[str, Any] = {
@@ -43,46 +42,6 @@ def desired(name: str = "one", **page: Any) -> Instance:
     """A container as the file's page says it."""
     host = ProxmoxHost.model_validate({"proxmox": "https://pve", "user": "root@pam", "password": Secret("p", "x")})
     return wanted(name, settings=settings_of(host, ProxmoxContainer.model_validate(page)))
-
-
-def test_a_life_from_beginning_to_end(provider: ProxmoxProvider) -> None:
-    one = wanted(memory=GIB)
-    assert provider.create(one) == one
-    provider.start(one)
-    assert provider.wait_until_ready(one).address
-    assert provider.update(replace(one, cpu=2)).cpu == 2
-    provider.snapshot(one, "kept")
-    provider.update(replace(one, cpu=3))
-    assert provider.rollback(one, "kept").cpu == 2
-    assert provider.clone(one, "two").cpu == 2
-    provider.stop(one)
-    assert [(found.name, found.status) for found in provider.observe(LAB).instances] == [
-        ("one", Status.STOPPED),
-        ("two", Status.STOPPED),
-    ]
-    for name in ("one", "two"):
-        provider.delete(wanted(name))
-    assert provider.observe(LAB).instances == ()
-
-
-def test_a_token_with_the_privileges_of_the_page_is_enough(pve: Double, access: Access) -> None:
-    """All of docs/proxmox.md's role, on everything, and nothing more."""
-    pve.world.pools["prod"] = Pool()
-    provider = driver(limited(pve, access))
-    one = provider.create(wanted(image="debian/13", settings={"pool": "prod"}))
-    provider.start(one)
-    provider.wait_until_ready(one)
-    mounts = ({"path": "/srv", "size": GIB, "backup": False},)
-    wish = replace(one, cpu=2, disk=9 * GIB, settings={**one.settings, "mounts": mounts, "pool": "", "order": 1})
-    assert provider.update(wish) == wish
-    provider.snapshot(wish, "kept")
-    assert provider.rollback(wish, "kept") == wish
-    assert provider.snapshot_obstacle(wish) == ""
-    provider.delete(provider.clone(wish, "two"))
-    provider.delete_snapshot(wish, "kept")
-    provider.stop(wish)
-    provider.delete(wish)
-    assert pve.world.guests == {}
 
 
 def test_who_may_not_ask_for_the_nodes_processor_can_look_all_the_same(pve: Double, access: Access) -> None:

@@ -272,27 +272,6 @@ def test_a_token_without_any_rights(pve: Double, access: Access, snapshot: Snaps
     assert error_text(error) == snapshot
 
 
-@pytest.mark.parametrize("name", sorted(ROLE - {"VM.Clone", "Datastore.Audit"}))
-def test_each_privilege_that_the_plan_needs_is_named(pve: Double, access: Access, name: str) -> None:
-    pve.world.add_guest(105, "pve1")
-    ours = there(wanted("old"))
-    changes = [
-        creation(wanted(image="debian/13")),
-        update(ours, wanted("old", memory=2 * GIB, cpu=1, disk=9 * GIB, proxmox={"network": {"vlan": 7}})),
-        step("delete", ours),
-    ]
-    assert looked(limited(pve, access), *changes) == ()
-    chosen = limited(pve, access, without=frozenset({name}))
-    page = {"node": "pve1"} if name == "Sys.Audit" else {}
-    error = refused(chosen, *changes, **page)
-    line = next(line for line in error.details.splitlines() if "lacks" in line)
-    assert line.startswith("token penny@pve!lab lacks ")
-    assert name in line
-    assert " on /" in line
-    assert "pveum acl modify /" in error.resolution
-    assert "--users penny@pve --tokens 'penny@pve!lab'" in error.resolution
-
-
 def test_how_much_it_asks(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many containers as one likes: the same few calls."""
     calls: list[object] = []

@@ -113,23 +113,6 @@ def test_a_token_that_is_kept_apart_may_nothing_until_it_is_granted(
     assert rights.missing(client, wish, "100") == ()
 
 
-def test_what_the_page_tells_to_grant_is_enough_for_a_whole_life(pve: Double, access: Access) -> None:
-    place = Place("local-lvm", "local", "vmbr0")
-    client = Client(limited(pve, access))
-    assert rights.missing(client, [*rights.of_every_plan("homelab"), *rights.of_whole_life(place)], "100") == ()
-
-
-def test_the_narrow_grants_of_the_page_are_enough_too(pve: Double, access: Access) -> None:
-    narrow = re.findall(r"pveum acl modify (\S+) --users provision@pve --roles (\S+)", PAGE)
-    paths = tuple(path for path, role in narrow if role == "Provisioner" and path != "/")
-    pve.world.access.permissions.add_role("ProvisionerSees", "Datastore.Audit", "Sys.Audit")
-    pve.world.access.permissions.grant("/", "penny@pve", "ProvisionerSees")
-    assert ("/", "ProvisionerSees") in narrow
-    client = Client(limited(pve, access, paths=paths))
-    place = Place("local-lvm", "local", "vmbr0")
-    assert rights.missing(client, [*rights.of_every_plan("homelab"), *rights.of_whole_life(place)], "100") == ()
-
-
 @pytest.mark.parametrize("name", sorted(ROLE))
 def test_each_privilege_that_is_missing_is_named_with_its_path(pve: Double, access: Access, name: str) -> None:
     client = Client(limited(pve, access, without=frozenset({name})))
@@ -162,21 +145,22 @@ LOCK = "provisioner-lock-homelab-1"
 UNFINISHED = "provisioner-unfinished-homelab_web"
 
 
-def life(access: Access) -> None:
-    """All that is done with a container over the API, and the lab's lock around it."""
+def life(access: Access, pool: str = "") -> None:
+    """All that is done with a container over the API, in a pool that it leaves, and the lab's lock around it."""
     provider = ProxmoxProvider("pve", access=access)
     assert provider.create_lock(LOCK, {"nonce": "1"})
     assert provider.renew_lock(LOCK, {"nonce": "1"})
-    web = wanted(image="debian/13", cpu=1)
+    web = wanted(image="debian/13", cpu=1, proxmox={"pool": pool} if pool else {})
     assert provider.review([creation(web)]) == ()
     made = provider.create(web)
     provider.start(made)
     provider.wait_until_ready(made)
     there = provider.observe("homelab").instance("web")
     assert there is not None
-    larger = wanted(image="debian/13", cpu=2, memory=2 * GIB, disk=5 * GIB, proxmox={"network": {"firewall": True}})
+    page = {"network": {"firewall": True}, "mounts": [{"path": "/srv", "size": "1GiB"}], "order": 1}
+    larger = wanted(image="debian/13", cpu=2, memory=2 * GIB, disk=5 * GIB, proxmox=page)
     assert provider.review([update(there, larger)]) == ()
-    provider.update(larger)
+    assert provider.update(larger) == larger
     provider.snapshot(made, "kept")
     assert provider.create_lock(UNFINISHED, {"work": "rollback"})
     assert provider.read_locks(UNFINISHED) == {UNFINISHED: {"work": "rollback"}}
@@ -200,7 +184,8 @@ def test_what_host_prepare_makes_is_what_the_page_says() -> None:
 
 
 def test_the_role_of_the_page_is_enough(pve: Double, access: Access) -> None:
-    life(limited(pve, access))
+    pve.world.pools["prod"] = Pool()
+    life(limited(pve, access), "prod")
     assert not pve.world.guests
 
 

@@ -15,9 +15,7 @@ from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.errors import died
-from tests.doubles.proxmox.guests import Template
 from tests.doubles.proxmox.tasks import Task
-from tests.doubles.proxmox.world import TEMPLATE
 
 
 @pytest.fixture
@@ -62,18 +60,6 @@ def test_a_task_that_failed_is_an_error_with_its_log(client: Client, begin: Begi
     with pytest.raises(ProviderError) as worded, failures.worded("Unable to create container c"):
         raise caught.value
     assert "tar: short read" in worded.value.details
-
-
-def test_a_create_that_fails_after_its_answer(pve: Double, client: Client) -> None:
-    pve.world.storages["local"].add_template("pve1", TEMPLATE, Template(corrupt=True))
-    with pytest.raises(PveError, match="unable to create CT 105") as caught:
-        client.run(
-            lambda: client.post(
-                "nodes", "pve1", "lxc", vmid=105, ostemplate=f"local:vztmpl/{TEMPLATE}", storage="local-lvm"
-            )
-        )
-    assert "tar" in caught.value.log
-    assert 105 not in pve.world.guests
 
 
 def test_a_task_that_takes_long_says_what_it_does(
