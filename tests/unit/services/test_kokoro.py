@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
+from provisioner.gpus.cards import Card
 from provisioner.lab import Known, ResolvedLab, desired_fleet, problems, resolve
 from provisioner.lab.rules import card_problems
 from provisioner.lab.speech import speakers_for
@@ -50,17 +51,14 @@ def test_without_a_card_torch_is_that_for_the_cpu() -> None:
     assert variables(lab(), "kokoro").variables["kokoro_torch"] == "cpu"
 
 
-@pytest.mark.parametrize(("device", "torch"), [("auto", "cuda"), ("nvidia", "cuda"), ("cpu", "cpu")])
-def test_a_card_of_nvidia_decides_which_torch(device: str, torch: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "card", "torch"),
+    [("auto", NVIDIA, "cuda"), ("nvidia", NVIDIA, "cuda"), ("cpu", NVIDIA, "cpu"), ("auto", AMD, "cpu")],
+)
+def test_a_card_of_nvidia_alone_decides_which_torch(device: str, card: Card, torch: str) -> None:
     spec = lab(gpu="any", device=device)
-    assert variables(spec, "kokoro", {"voice": NVIDIA}).variables["kokoro_torch"] == torch
-    assert card_problems(resolved(spec, {"voice": NVIDIA})) == []
-
-
-def test_another_card_leaves_it_to_the_cpu() -> None:
-    spec = lab(gpu="any")
-    assert variables(spec, "kokoro", {"voice": AMD}).variables["kokoro_torch"] == "cpu"
-    assert card_problems(resolved(spec, {"voice": AMD})) == []
+    assert variables(spec, "kokoro", {"voice": card}).variables["kokoro_torch"] == torch
+    assert card_problems(resolved(spec, {"voice": card})) == []
 
 
 def test_nobody_asks_for_a_card_and_gets_the_cpu() -> None:

@@ -15,7 +15,7 @@ from provisioner.values.state import Execution, Instance, Status
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.df import df
 from tests.doubles.proxmox.world import Pool
-from tests.unit.providers.proxmox.box import BY_PASSWORD, GIB, MIB, Artifacts, driver, guest, mac, mount, wanted
+from tests.unit.providers.proxmox.box import BY_PASSWORD, GIB, Artifacts, driver, guest, mac, mount, wanted
 
 DISK = {"path": "/srv", "size": 2 * GIB, "backup": False}
 DEVICE = {"path": "/dev/null", "mode": "0660", "uid": 0, "gid": 44}
@@ -412,12 +412,3 @@ def test_a_lost_answer_to_a_change_is_looked_for(pve: Double, provider: ProxmoxP
         provider.update(replace(one, disk=10 * GIB, memory=2 * GIB))
     assert "Written: description and mark, memory; not written: nothing." in caught.value.details
     assert guest(pve).config["memory"] == "1024", "put back"
-
-
-def test_a_size_that_proxmox_rounds_is_no_difference(provider: ProxmoxProvider, one: Instance) -> None:
-    odd = replace(changed(one, swap=10**9, mounts=({**DISK, "size": 3 * 10**9},)), memory=10**9, disk=10**10)
-    made = provider.update(odd)
-    assert made == odd
-    assert (made.settings["swap"], made.settings["mounts"][0]["size"]) == (10**9, 3 * 10**9)
-    assert made.memory is not None
-    assert made.memory % MIB

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -105,24 +106,21 @@ def test_an_authority_of_an_older_proxmox_is_good_enough_for_newer_pythons(
     assert client_of().get("version")
 
 
-def test_a_certificate_for_another_name_is_said(client_of: Made, tmp_path: Path) -> None:
-    running = Double(World(nodes=1), certificate.issue(tmp_path, "192.0.2.1"))
-    try:
+@pytest.mark.parametrize(
+    ("name", "ended_days", "said"),
+    [
+        ("192.0.2.1", 0, ("mismatch", "Use a name that is in the certificate, or ")),
+        ("127.0.0.1", 3, ("has expired", "Renew it (pvecm updatecerts -f), or see this machine's clock")),
+    ],
+    ids=["for another name", "that has ended"],
+)
+def test_a_certificate_of_its_authority_that_is_wrong_is_said(
+    client_of: Made, tmp_path: Path, name: str, ended_days: int, said: tuple[str, str]
+) -> None:
+    with closing(Double(World(nodes=1), certificate.issue(tmp_path, name, ended_days=ended_days))) as running:
         error = refusal(client_of(url=running.url, ca=running.ca))
-    finally:
-        running.close()
-    assert "mismatch" in error.message
-    assert error.resolution.startswith("Use a name that is in the certificate, or ")
-
-
-def test_a_certificate_that_has_ended_is_said(client_of: Made, tmp_path: Path) -> None:
-    running = Double(World(nodes=1), certificate.issue(tmp_path, "127.0.0.1", ended_days=3))
-    try:
-        error = refusal(client_of(url=running.url, ca=running.ca))
-    finally:
-        running.close()
-    assert "certificate has expired" in error.message
-    assert error.resolution.startswith("Renew it (pvecm updatecerts -f), or see this machine's clock")
+    assert said[0] in error.message
+    assert error.resolution.startswith(said[1])
 
 
 def test_a_port_without_tls_is_said(client_of: Made) -> None:

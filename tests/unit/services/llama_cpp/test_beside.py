@@ -8,31 +8,19 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
-from provisioner.lab import resolve
 from provisioner.loads.terms import MIB
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp import BESIDE_SHARE, Knowledge
 from provisioner.values import paths
-from provisioner.values.address import Address
-from tests.lab_files import spec_of
 from tests.unit.loads.models import LLAMA
+from tests.unit.services.llama_cpp.servers import service_with
 
 GIB = 2**30
 
 
-def changes_beside(options: dict[str, Any], sizes: dict[str, int | None]) -> bool | None:
-    """What is told of a server with these options in a container of 2 GiB."""
-    return Knowledge().changes_beside(resolved(options), sizes)
-
-
-def resolved(options: dict[str, Any]) -> ResolvedService:
-    """A server with these options."""
-    models = {"m": {"source": "builtin:tiny"}, "eyes": {"source": "file:/srv/eyes.gguf"}}
-    written = {"name": "lab", "models": models, "containers": {"a": {"services": {"llama_cpp": options}}}}
-    return resolve(spec_of(written), load_catalog()).services[Address.of("a", "llama_cpp")]
+TWO = {"models": ["m", "eyes"]}
 
 
 @pytest.mark.parametrize(
@@ -47,29 +35,20 @@ def resolved(options: dict[str, Any]) -> ResolvedService:
         ({"beside": False}, {"m": 1}, False),
         ({"backend": "vulkan"}, {"m": 1}, False),
         ({"backend": "vulkan", "gpu_layers": 0}, {"m": 1}, True),
+        # Of several models as many count as are in memory at once.
+        (TWO, {"m": GIB // 2, "eyes": GIB // 2}, True),
+        ({**TWO, "models_max": 2}, {"m": GIB // 2, "eyes": GIB // 2}, False),
+        ({**TWO, "models_max": 0}, {"m": GIB // 2, "eyes": GIB // 2}, False),
+        ({**TWO, "models_max": 2}, {"m": GIB // 2, "eyes": 1}, True),
+        (TWO, {"m": 1, "eyes": GIB}, False),
+        (TWO, {"m": 1, "eyes": None}, None),
     ],
 )
 def test_both_fit_where_twice_the_files_fit_and_the_processor_computes(
     options: dict[str, Any], sizes: dict[str, int | None], told: bool | None
 ) -> None:
-    assert changes_beside({"model": "m", **options}, sizes) is told
-
-
-@pytest.mark.parametrize(
-    ("options", "sizes", "told"),
-    [
-        ({}, {"m": GIB // 2, "eyes": GIB // 2}, True),
-        ({"models_max": 2}, {"m": GIB // 2, "eyes": GIB // 2}, False),
-        ({"models_max": 0}, {"m": GIB // 2, "eyes": GIB // 2}, False),
-        ({"models_max": 2}, {"m": GIB // 2, "eyes": 1}, True),
-        ({}, {"m": 1, "eyes": GIB}, False),
-        ({}, {"m": 1, "eyes": None}, None),
-    ],
-)
-def test_of_several_models_as_many_count_as_are_in_memory_at_once(
-    options: dict[str, Any], sizes: dict[str, int | None], told: bool | None
-) -> None:
-    assert changes_beside({"models": ["m", "eyes"], **options}, sizes) is told
+    """In a container of 2 GiB."""
+    assert Knowledge().changes_beside(service_with(options), sizes) is told
 
 
 CARD = Card("0000:01:00.0", "nvidia", "NVIDIA of a test", memory=12 * GIB)
@@ -79,7 +58,7 @@ HEAD = Header("llama", 32, values=LLAMA, tokens=32_000)
 
 def on_card(options: dict[str, Any], card: Card | None = CARD, header: Header = HEAD) -> ResolvedService:
     """A server that computes on that card."""
-    usual = resolved({"model": "m", **ON_CARD, **options})
+    usual = service_with({**ON_CARD, **options})
     return replace(usual, card=card, wants_card=True, headers={"m": header})
 
 

@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import resolve
 from provisioner.lab.rules import service_options
 from provisioner.values import paths
-from tests.lab_files import spec_of
+from tests.unit.services.llama_cpp.servers import resolved, spec_with, told
 
 COMMIT = "0c1e57098" + "0" * 31
 SHA256 = "ab" * 32
@@ -19,11 +18,7 @@ CUDA = {"backend": "cuda", "cuda_architectures": ["86"]}
 
 
 def problems_of(**options: Any) -> list[tuple[str, str]]:
-    services = {"llama_cpp": {"model": "m", **options}}
-    file = {"name": "lab", "models": {"m": {"source": "builtin:tiny"}}, "containers": {"a": {"services": services}}}
-    found = list(service_options(resolve(spec_of(file), load_catalog())))
-    assert all(one.path[:4] == ("containers", "a", "services", "llama_cpp") and one.hint for one in found)
-    return [(str(one.path[4]), one.message) for one in found]
+    return told(service_options(resolved(spec_with(options))))
 
 
 @pytest.mark.parametrize(

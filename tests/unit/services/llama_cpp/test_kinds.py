@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import Known, ResolvedLab, resolve
+from provisioner.lab import ResolvedLab, resolve
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.models.header import Header
@@ -21,6 +21,7 @@ from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
 from tests.lab_files import spec_of
+from tests.unit.services.llama_cpp.servers import resolved, spec_with, told
 
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 NO_POOLING, MEAN, LAST, RANK = 0, 1, 3, 4
@@ -36,21 +37,7 @@ DECODER_EMBEDS, DECODER_RANKS = header("qwen3", LAST), header("qwen3", RANK)
 
 
 def lab_of(of_model: Header | None, **options: Any) -> ResolvedLab:
-    models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "eye")}
-    named = {} if "models" in options else {"model": "m"}
-    services = {"llama_cpp": {**named, **options}}
-    headers = {"m": of_model} if of_model else {}
-    return resolve(
-        spec_of({"name": "lab", "models": models, "containers": {"a": {"services": services}}}),
-        load_catalog(),
-        Known(headers=headers),
-    )
-
-
-def told(problems: Any) -> list[tuple[str, str]]:
-    prefix = ("containers", "a", "services", "llama_cpp")
-    assert all(one.path[:4] == prefix and one.hint for one in problems)
-    return [(".".join(map(str, one.path[4:])), one.message) for one in problems]
+    return resolved(spec_with(options), {"m": of_model} if of_model else {})
 
 
 def refused(of_model: Header | None, **options: Any) -> list[tuple[str, str]]:

@@ -8,14 +8,11 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from provisioner.catalog import load_catalog
-from provisioner.lab import resolve
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.terms import MIB
 from provisioner.services.llama_cpp.loads import BATCH, SMALL_BATCH, SMALL_UBATCH, UBATCH, loads_of
 from provisioner.values import paths
-from provisioner.values.address import Address
-from tests.lab_files import spec_of
+from tests.unit.services.llama_cpp.servers import service_with
 
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 
@@ -75,9 +72,4 @@ def test_small_cards_are_those_of_the_role() -> None:
 def ubatch_of(written: dict[str, Any], *, is_tight: bool) -> int:
     """Tokens that the sums take for computed at once."""
     projector = {"mmproj": "eyes"} if is_tight else {}
-    services = {"llama_cpp": {"model": "m", **projector, **written}}
-    models = {"m": {"source": "builtin:tiny"}, "eyes": {"source": "file:/srv/eyes.gguf"}}
-    service = resolve(
-        spec_of({"name": "lab", "models": models, "containers": {"a": {"services": services}}}), load_catalog()
-    ).services[Address.of("a", "llama_cpp")]
-    return loads_of(service, {}, SMALL_CARD).loads[0].ubatch
+    return loads_of(service_with({**projector, **written}), {}, SMALL_CARD).loads[0].ubatch

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from provisioner.catalog import load_catalog
-from provisioner.lab import Known, ResolvedLab, resolve
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.labfile.spec import Spec
@@ -21,6 +19,7 @@ from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes
 from tests.lab_files import spec_of
+from tests.unit.services.llama_cpp.servers import resolved, spec_with, told
 
 MODEL = Header("llama", layers=2, context=4096, key_size=128, value_size=128)
 NARROW = Header("llama", layers=2, context=4096, key_size=80, value_size=80)
@@ -30,31 +29,14 @@ PART = Header("llama", context=4096, key_size=128, value_size=128, parts=3)
 EYE = Header("clip")
 
 
-def lab_of(model: Mapping[str, Any] | None = None, **options: Any) -> Spec:
-    models = {"m": {"source": "builtin:tiny", **(model or {})}, "eye": {"source": "builtin:tiny"}}
-    services = {"llama_cpp": {"model": "m", **options}}
-    file = {"name": "lab", "models": models, "containers": {"a": {"services": services}}}
-    return spec_of(file)
-
-
-def resolved(spec: Spec, headers: Mapping[str, Header] | None = None) -> ResolvedLab:
-    return resolve(spec, load_catalog(), Known(headers=headers or {}))
-
-
-def told(problems: Any) -> list[tuple[str, str]]:
-    prefix = ("containers", "a", "services", "llama_cpp")
-    assert all(one.path[:4] == prefix and one.hint for one in problems)
-    return [(".".join(map(str, one.path[4:])), one.message) for one in problems]
-
-
 def problems_of(header: Header | None, eye: Header = EYE, **options: Any) -> list[tuple[str, str]]:
     headers = {"m": header, "eye": eye} if header else {}
-    return told(model_option_problems(resolved(lab_of(**options), headers)))
+    return told(model_option_problems(resolved(spec_with(options), headers)))
 
 
 def warnings_of(header: Header | None, model: Mapping[str, Any] | None = None, **options: Any) -> list[tuple[str, str]]:
     headers = {"m": header} if header else {}
-    return told(warnings(resolved(lab_of(model, **options), headers)))
+    return told(warnings(resolved(spec_with(options, m=model or {}), headers)))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +139,7 @@ def test_experts_that_are_not_there_are_warned_of() -> None:
     ],
 )
 def test_clients_are_told_what_one_request_can_fill(header: Any, options: Any, context: int | None) -> None:
-    entrance = entrance_of(resolved(lab_of(**options), {"m": header} if header else {}))
+    entrance = entrance_of(resolved(spec_with(options), {"m": header} if header else {}))
     assert entrance is not None
     assert entrance.models == {"m": Served(context)}
 
@@ -204,10 +186,7 @@ SHORT = Header("llama", layers=2, context=1024, key_size=128, value_size=128)
 
 def several(**options: Any) -> Spec:
     """A server of three models, of which the second has a context of its own."""
-    models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "o", "eye")}
-    models["n"] |= {"context": 2048}  # type: ignore[dict-item]
-    services = {"llama_cpp": {"models": ["m", "n", "o"], **options}}
-    return spec_of({"name": "lab", "models": models, "containers": {"a": {"services": services}}})
+    return spec_with({"models": ["m", "n", "o"], **options}, n={"context": 2048})
 
 
 @pytest.mark.parametrize(
