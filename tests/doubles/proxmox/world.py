@@ -53,7 +53,6 @@ class Pool:
 
     comment: str = ""
     vms: set[int] = field(default_factory=set)
-    storage: set[str] = field(default_factory=set)
 
 
 class World:
@@ -157,11 +156,7 @@ class World:
 
     def _pool_of_path(self, path: str) -> str:
         kind, _, name = path.strip("/").partition("/")
-        if kind == "vms" and name.isdecimal():
-            return self.pool_of(int(name))
-        if kind == "storage":
-            return next((pool for pool, one in list(self.pools.items()) if name in one.storage), "")
-        return ""
+        return self.pool_of(int(name)) if kind == "vms" and name.isdecimal() else ""
 
     def remove_guest(self, vmid: int) -> None:
         """Remove the configuration and what speaks of it elsewhere: pool and permissions."""

@@ -60,10 +60,6 @@ def _shown(call: Call) -> dict[str, object]:
         for vmid in sorted(pool.vms & set(call.world.guests)):
             basis = {"id": f"lxc/{vmid}", "vmid": vmid, "node": call.world.guests[vmid].node, "type": "lxc"}
             members.append({**basis, "status": "unknown", **call.world.stats(vmid)})
-    if kind in ("", "storage"):
-        for name in sorted(pool.storage):
-            known = {"id": f"storage/{call.node.name}/{name}", "storage": name, "node": call.node.name}
-            members.append({**known, "type": "storage"})
     return {"members": members, **_comment(pool)}
 
 
@@ -85,15 +81,15 @@ def create(call: Call) -> object:
 
 @answers("PUT /pools", "PUT /pools/{poolid}")
 def update(call: Call) -> object:
-    """Change the comment, take in members or let them go."""
+    """Change the comment, take in guests or let them go."""
+    if "storage" in call.given:
+        raise died("the double takes no storages into pools")
     with _user_config(call, "update pools"):
         pool = _pool(call)
         if "comment" in call.given:
             pool.comment = call.text("comment")
         for text in split_list(call.text("vms")):
             _move_guest(call, pool, int(text))
-        for name in split_list(call.text("storage")):
-            _move_storage(call, pool, name)
     return None
 
 
@@ -115,13 +111,6 @@ def _move_guest(call: Call, pool: Pool, vmid: int) -> None:
     pool.vms.add(vmid)
 
 
-def _move_storage(call: Call, pool: Pool, name: str) -> None:
-    call.check_any(f"/storage/{name}", "Permissions.Modify", "Datastore.Allocate")
-    if call.flag("delete") != (name in pool.storage):
-        raise died(f"Storage '{name}' is {'not' if call.flag('delete') else 'already'} a pool member")
-    (pool.storage.discard if call.flag("delete") else pool.storage.add)(name)
-
-
 @answers("DELETE /pools", "DELETE /pools/{poolid}")
 def delete(call: Call) -> object:
     """Remove an empty pool."""
@@ -134,7 +123,5 @@ def delete(call: Call) -> object:
         guests = pool.vms & set(call.world.guests)
         if guests:
             raise died(f"pool '{name}' is not empty (contains VM {min(guests)})")
-        if pool.storage:
-            raise died(f"pool '{name}' is not empty (contains storage '{min(pool.storage)}')")
         del call.world.pools[name]
     return None
