@@ -161,6 +161,7 @@ def life(access: Access, pool: str = "") -> None:
     larger = wanted(image="debian/13", cpu=2, memory=2 * GIB, disk=5 * GIB, proxmox=page)
     assert provider.review([update(there, larger)]) == ()
     assert provider.update(larger) == larger
+    assert provider.snapshot_obstacle(larger) == ""
     provider.snapshot(made, "kept")
     assert provider.create_lock(UNFINISHED, {"work": "rollback"})
     assert provider.read_locks(UNFINISHED) == {UNFINISHED: {"work": "rollback"}}
