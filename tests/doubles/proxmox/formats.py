@@ -9,7 +9,6 @@ from collections.abc import Callable
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT](?:iB)?)?")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 NAME = r"[a-zA-Z0-9]([a-zA-Z0-9\-]*[a-zA-Z0-9])?"
-NODE = re.compile(NAME)
 DEPTH_OF_POOLS = 3
 NARROWEST_PREFIX = 8
 
@@ -56,13 +55,13 @@ def _pattern(pattern: str, text: str, flags: int = 0) -> Callable[[str], None]:
     return checked
 
 
-def _address(version: int | None, text: str) -> Callable[[str], None]:
+def _address(version: int, text: str) -> Callable[[str], None]:
     def checked(value: str) -> None:
         try:
             known = ipaddress.ip_address(value).version
         except ValueError:
             known = 0  # type: ignore[assignment]
-        if not known or version not in (None, known):
+        if version != known:
             raise FormatError(f"{text}\n")
 
     return checked
@@ -133,7 +132,6 @@ FORMATS: dict[str, Callable[[str], None]] = {
     "disk-size": _size,
     "dns-name": _pattern(rf"({NAME}\.)*{NAME}", "value does not look like a valid DNS name"),
     "email-opt": _pattern(r"|[^\s@]+@[^\s@]+", "value does not look like a valid email address"),
-    "ip": _address(None, "value does not look like a valid IP address"),
     "ipv4": _address(4, "value does not look like a valid IPv4 address"),
     "ipv6": _address(6, "value does not look like a valid IPv6 address"),
     "lxc-ip-with-ll-iface": _pattern(r"[0-9a-fA-F:.]+(%\w+)?|host", "value does not look like a valid IP address"),
