@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.catalog import Catalog, load_catalog
+from provisioner.lab import ModelFile
+from provisioner.lab.opening.model_files import find_models, hashed
 from provisioner.labfile.parsing import parse_spec
-from provisioner.labfile.spec import Spec
+from provisioner.labfile.pins import Pin
+from provisioner.labfile.spec import Model, Spec
 
 
 def spec_of(content: Mapping[str, Any], catalog: Catalog | None = None) -> Spec:
@@ -17,6 +20,11 @@ def spec_of(content: Mapping[str, Any], catalog: Catalog | None = None) -> Spec:
     assert parsed.problems == ()
     assert parsed.spec is not None
     return parsed.spec
+
+
+def hashed_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, ModelFile]:
+    """Return the files of the models with their hashes, as a plan has them."""
+    return {name: hashed(file, lambda _event: None) for name, file in find_models(models, pins).files.items()}
 
 
 def lab_text(name: str) -> str:

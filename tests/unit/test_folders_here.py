@@ -10,8 +10,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from provisioner.lab.opening.model_files import find_models, missing_files
 from provisioner.labfile.spec import Model
+from provisioner.models import hashes
 from provisioner.models.folders import is_needed
 from tests.folder_files import CONFIG, SHARDS, config, folder_files, write_folder
+from tests.lab_files import hashed_models
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,7 @@ def test_a_link_out_of_the_folder_is_refused_and_one_within_is_followed(tmp_path
     (tmp_path / "link").symlink_to(folder)
     model = Model(source=f"dir:{tmp_path}/link", format="exl3")
     assert list(missing_files({"m": model})) == []
-    found = find_models({"m": model}, {}).files["m"]
+    found = hashed_models({"m": model}, {})["m"]
     named = {Path(one.file).name: one.sha256 for one in found.rest}
     assert named["tokenizer_config.json"] == hashlib.sha256(folder_files()["tokenizer.json"]).hexdigest()
 
@@ -94,9 +96,9 @@ def test_pickles_code_and_images_are_never_taken(name: str) -> None:
 
 def test_an_untouched_folder_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(source=f"dir:{write_folder(tmp_path / 'small', folder_files())}", format="exl3")
-    first = find_models({"m": model}, {}).files
-    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("it was read again"))
-    assert find_models({"m": model}, {}).files == first
+    first = hashed_models({"m": model}, {})
+    monkeypatch.setattr(hashes, "open_file", lambda *_: pytest.fail("it was read again"))
+    assert hashed_models({"m": model}, {}) == first
 
 
 def test_a_folder_that_has_changed_since_it_was_looked_at_is_told(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import ModelFile, desired_fleet, resolve
+from provisioner.lab import desired_fleet, resolve
 from provisioner.lab.opening import model_files
 from provisioner.lab.opening.model_files import find_models, hashed, missing_files
 from provisioner.labfile.pins import Pin
@@ -19,7 +18,7 @@ from provisioner.models import hashes
 from provisioner.models.sources import ModelPart, part_count, part_names
 from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 from provisioner.values.state import Artifact
-from tests.lab_files import spec_of
+from tests.lab_files import hashed_models, spec_of
 
 
 @pytest.fixture
@@ -72,10 +71,6 @@ def parts_in(folder: Path, count: int = 3) -> list[Path]:
     for file in files:
         file.write_bytes(file.name.encode())
     return files
-
-
-def hashed_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, ModelFile]:
-    return {name: hashed(file, print) for name, file in find_models(models, pins).files.items()}
 
 
 def test_how_far_the_reading_of_a_large_file_is_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import find_models, hashed, missing_files
+from provisioner.lab.opening.model_files import find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.lab.opening.remote_headers import cached_headers
 from provisioner.labfile.loader import Loaded, load
@@ -24,7 +24,7 @@ from provisioner.models.sources import ModelPart
 from provisioner.values.state import Artifact, Problem
 from tests.case_files import read_cases
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
-from tests.lab_files import spec_of
+from tests.lab_files import hashed_models, spec_of
 
 CASES = read_cases("model_folders")
 
@@ -155,8 +155,7 @@ def test_the_format_is_held_against_the_configuration(written: str, method: str,
 def artifact_of(model: Mapping[str, Any], pins: Mapping[str, Pin], catalog: Catalog) -> Artifact:
     written = {"name": "lab", "models": {"m": model}}
     spec = spec_of({**written, "containers": {"a": {"services": {"tabbyapi": {"model": "m"}}}}}, catalog)
-    files = {name: hashed(file, print) for name, file in find_models(spec.models, pins).files.items()}
-    return desired_fleet(resolve(spec, catalog), files).artifacts[0]
+    return desired_fleet(resolve(spec, catalog), hashed_models(spec.models, pins)).artifacts[0]
 
 
 def pin_of(files: Mapping[str, bytes]) -> Pin:

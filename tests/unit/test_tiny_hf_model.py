@@ -16,7 +16,7 @@ from jinja2 import Template
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import find_models, missing_files
+from provisioner.lab.opening.model_files import missing_files
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import NO_METHOD, method_in, selected
@@ -33,7 +33,7 @@ from provisioner.models.tiny_hf import (
 )
 from provisioner.values.state import Artifact
 from tests.folder_files import CONFIG, write_catalog, write_folder
-from tests.lab_files import spec_of
+from tests.lab_files import hashed_models, spec_of
 
 WEIGHTS = "model.safetensors"
 SOURCE = "builtin:tiny-hf"
@@ -219,7 +219,7 @@ def artifact_of(source: str, roles: Path) -> tuple[Artifact, str]:
     assert list(missing_files(spec.models)) == []
     headers, broken = read_headers(spec.models)
     assert (headers["m"].context, headers["m"].layers, broken) == (CONTEXT, LAYERS, [])
-    fleet = desired_fleet(lab, find_models(spec.models, {}).files)
+    fleet = desired_fleet(lab, hashed_models(spec.models, {}))
     return fleet.artifacts[0], fleet.instances[0].services[-1].variables["tabbyapi_model"]
 
 

@@ -6,21 +6,19 @@ import re
 from collections.abc import Iterator
 
 from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.rules import ARGUMENTS, ENVIRONMENT
 from provisioner.services.base import ResolvedService
 from provisioner.values.declared import Problem
 
-ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
 ARGUMENT = re.compile(r"--?[A-Za-z]")
 CONTROL = re.compile(r"[\x00-\x1f]")
 
 
-def free_words(lab: ResolvedLab) -> Iterator[Problem]:
-    """Free arguments and variables that the service's role would refuse in the container."""
+def refused_words(lab: ResolvedLab) -> Iterator[Problem]:
+    """Yield the free arguments and variables that the service's role would refuse in the container."""
     for service in lab.services.values():
-        if ARGUMENTS in service.page.options:
-            yield from _arguments(service)
-        if ENVIRONMENT in service.page.options:
-            yield from _variables(service)
+        yield from _arguments(service)
+        yield from _variables(service)
 
 
 def _arguments(service: ResolvedService) -> Iterator[Problem]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from provisioner.catalog import SecretForm, beyond_limit
 from provisioner.lab.alias_rules import alias_names
-from provisioner.lab.free_words import free_words
 from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
@@ -29,6 +28,8 @@ from provisioner.values.declared import REACHES, Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 
+ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
+"""The options of services whose words the program gets as they are."""
 RESERVED_PREFIX = "provision-"
 MOST_OF_A_RULE = 100
 """Problems that one rule reports at once: more are one mistake made many times, and nobody reads them."""
@@ -389,6 +390,14 @@ def misread_values(lab: ResolvedLab) -> Iterator[Problem]:
     for role in dict.fromkeys(service.role for service in lab.services.values()):
         found |= dict.fromkeys(knowledge_of(role).reading_problems(told))
     yield from found
+
+
+def free_words(lab: ResolvedLab) -> Iterator[Problem]:
+    """Free arguments and variables that roles would refuse in the container."""
+    if any(service.written.keys() & {ARGUMENTS, ENVIRONMENT} for service in lab.services.values()):
+        from provisioner.lab.free_words import refused_words  # nothing that a lab without such words needs
+
+        yield from refused_words(lab)
 
 
 RULES: tuple[Rule, ...] = (

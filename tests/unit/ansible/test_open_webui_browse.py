@@ -234,9 +234,7 @@ def test_who_has_signed_in_too_often_comes_again(answering: Answers, monkeypatch
     assert (asked.token, asked.role) == ("t", "admin")
 
 
-def test_and_so_seldom_that_its_own_tries_are_not_too_many(
-    answering: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_and_so_seldom_that_its_own_tries_are_not_too_many(answering: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     most, within_s, tries = 15, 180, [0.0]
     clock = SimpleNamespace(monotonic=lambda: tries[-1], sleep=lambda seconds: tries.append(tries[-1] + seconds))
     monkeypatch.setattr(client, "time", clock)

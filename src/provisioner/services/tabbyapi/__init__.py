@@ -143,16 +143,16 @@ class Knowledge(base.Knowledge):
 
 def _page_problems(service: ResolvedService) -> Iterator[Problem]:
     """Sizes and types that no page of the cache has."""
-    cache, longest = service.option("cache_size"), service.option("max_seq_len")
+    cache, longest = service.option("cache_size") or 0, service.option("max_seq_len")
     for name in ("cache_size", "chunk_size"):
-        size = service.option(name)
+        size = service.written.get(name) or 0
         if size % STEP:
             hint = f"Write {-(-size // STEP) * STEP}."
             yield service.problem(name, f"{size} is no multiple of {STEP}, the tokens of a page", hint)
-    if longest == 0 or 0 < cache < longest:
+    if longest == 0 or 0 < cache < (longest or 0):
         message = f"a request of {longest} tokens has no room in a cache of {cache}" if longest else "0 is no length"
         yield service.problem("max_seq_len", message, "Leave it out, or write what the cache has room for.")
-    mode = str(service.option("cache_mode"))
+    mode = str(service.written.get("cache_mode", "FP16"))
     if not MODES.fullmatch(mode):
         hint = "Write FP16, Q8, Q6, Q4, or the bits of keys and values, such as 8,8."
         yield service.problem("cache_mode", f"{mode} is no type of the cache", hint)
