@@ -40,6 +40,8 @@ LINKED = frozenset(
 Their wheels without code are not. Those of torchaudio and torchvision are libraries that torch loads: Python cannot
 import them.
 """
+SILENT = frozenset("flash-attn-3 torchao torchaudio torchcodec torchtext torchvision vllm xformers".split())  # noqa: SIM905
+"""Packages of which no wheel has ever said in its name for which torch it was built."""
 UNLINKED = frozenset({"bitsandbytes", "numpy", "safetensors", "sentencepiece", "tokenizers", "triton"})
 """Compiled packages of such sets that are known not to be linked with torch, whether or not they ask for it."""
 
@@ -96,12 +98,18 @@ class Build:
         return self.torch is not None or self.cxx11abi is not None
 
 
+_VARIANT = re.compile(r"[^-]+-[^-]+-(?:cp|py|pp)[^-]*-[^-]+-[^-]+-[0-9A-Za-z._]+\.whl")
+
+
 def build_of(name: str) -> Build:
     """What a wheel's file name, path or address says; ``WheelNameError`` for one that is no wheel's."""
     file = unquote(name.partition("#")[0].partition("?")[0].replace("\\", "/").rpartition("/")[2])
     try:
         package, version, _, tags = parse_wheel_filename(file)
     except (InvalidWheelFilename, InvalidVersion) as error:
+        if _VARIANT.fullmatch(file):
+            message = f"{file} names a variant at its end (PEP 817), and such names are not read yet"
+            raise WheelNameError(message) from error
         raise WheelNameError(str(error)) from error
     return _labelled(package, version, tags, file)
 

@@ -56,7 +56,7 @@ def _wheel(name: str) -> Part:
         build = build_of(name)
         requires = _requires(file) if file.exists() else None
     except (OSError, zipfile.BadZipFile, WheelNameError, LookupError) as error:
-        raise InputError(f"Unable to read {name}: it is no wheel", details=_words(error), resolution=_HINT) from error
+        raise InputError(f"Unable to read {name} as a wheel", details=_words(error), resolution=_HINT) from error
     return Part(build.package, (build,), requires)
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from packaging.version import Version
 
-from provisioner.wheels.builds import UNLINKED, Build
+from provisioner.wheels.builds import SILENT, UNLINKED, Build
 from provisioner.wheels.parts import Part, cuda_major_of, names_one_version, requirements, unreadable
 
 DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
@@ -106,6 +106,10 @@ def of_link(part: Part, build: Build, torch: Build) -> Iterator[Objection]:
     """What its name says of the torch that it was compiled against, and of that torch's C++ ABI."""
     release = ".".join(map(str, torch.version.release[:2]))
     advice = f"Take a wheel of {part.package} that says torch{release}."
+    if part.package in SILENT:
+        advice = f"No wheel of {part.package} says it in its name, its metadata may: name the file once it is there."
+        if part.requires is not None:
+            advice = f"No wheel of {part.package} says it, nor does this one's metadata: look on its makers' pages."
     if not build.is_compiled:
         words = "it brings no compiled module: it compiles at its first import, which needs nvcc and a compiler"
         yield Objection(Fit.UNKNOWN, words, advice)

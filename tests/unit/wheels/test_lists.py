@@ -111,7 +111,7 @@ def test_a_file_that_is_no_wheel_is_named(tmp_path: Path, content: bytes | None)
             archive.writestr("torch/METADATA", "Name: torch")
     else:
         file.write_bytes(content)
-    with pytest.raises(InputError, match="it is no wheel") as caught:
+    with pytest.raises(InputError, match="as a wheel") as caught:
         parts_given([str(file)])
     assert caught.value.details
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from provisioner.values import paths
-from provisioner.wheels.builds import LINKED, MODULES, TORCH, WheelNameError, build_of, completed, pinned_build
-from provisioner.wheels.objections import DRIVERS, Fit
+from provisioner.wheels.builds import LINKED, MODULES, SILENT, TORCH, WheelNameError, build_of, completed, pinned_build
+from provisioner.wheels.objections import DRIVERS, Fit, of_link
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import every_python
 from provisioner.wheels.rule import Judgement, judge, python_for, worst
@@ -264,3 +264,24 @@ def test_a_python_that_there_is_stands_for_those_that_will_come() -> None:
     assert python_for([kernel]) == f"3.{newest}"
     assert newest < 16
     assert "no wheel" not in said(judge([kernel], "3.20"), "vllm")
+
+
+@pytest.mark.parametrize("package", sorted(SILENT))
+@pytest.mark.parametrize(("requires", "where"), [(None, "name the file once it is there"), ((), "its makers' pages")])
+def test_nobody_is_sent_for_a_wheel_that_no_maker_has(
+    package: str, requires: tuple[str, ...] | None, where: str
+) -> None:
+    torch = build_of("torch-2.11.0+cu130-cp312-cp312-manylinux_2_28_x86_64.whl")
+    build = build_of(f"{package.replace('-', '_')}-1.0+cu130-cp312-cp312-manylinux_2_28_x86_64.whl")
+    (unsaid,) = [one for one in of_link(Part(package, (build,), requires), build, torch) if "torch" in one.reason]
+    assert unsaid.advice.endswith(f"{where}.")
+    assert "says torch" not in unsaid.advice
+
+
+@pytest.mark.parametrize("variant", ["cu13", "x86_64_v3", "null"])
+def test_a_variants_name_is_told_from_one_that_is_no_wheels(variant: str) -> None:
+    name = f"torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64-{variant}.whl"
+    with pytest.raises(WheelNameError, match="PEP 817"):
+        build_of(name)
+    with pytest.raises(WheelNameError, match="Invalid build number"):
+        build_of(f"torch-2.11.0-{variant}-cp312-cp312-any.whl")
