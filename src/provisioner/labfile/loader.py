@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
@@ -30,6 +30,9 @@ from provisioner.values.declared import Problem, Secret
 from provisioner.values.errors import InputError, with_hint
 from provisioner.values.refusals import path_text
 from provisioner.values.regular_files import open_file
+
+if TYPE_CHECKING:
+    from provisioner.labfile.remainder import Remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,10 @@ def load(
     problems += [*document.problems, *parsed.problems]
     if spec:
         problems += rules(spec)
+    else:
+        left = _remainder(document, values, parsed.problems, catalog)
+        said = rules(anchored(left.spec, path)) if left else ()
+        problems += [problem for problem in said if left and not left.is_about(problem)]
     if "secrets" not in document.data and missing:
         raise _missing_error(path, document, missing, problems)
     if missing and not problems and spec and spec.secrets and run_secret_command:
@@ -172,6 +179,15 @@ def load(
     if problems or spec is None:
         raise file_error(path, problem_lines(path, document, problems))
     return Loaded(path, spec, parsed.warnings, document)
+
+
+def _remainder(
+    document: Document, values: Mapping[str, str], refused: Iterable[Problem], catalog: Catalog
+) -> Remainder | None:
+    """The file without what its form refuses; None where that is no file."""
+    from provisioner.labfile.remainder import remainder  # nothing that a good file needs
+
+    return remainder(filled(document.data, values), refused, catalog)
 
 
 def missing_secrets(path: Path, catalog: Catalog) -> tuple[SecretUse, ...]:

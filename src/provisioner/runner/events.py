@@ -205,11 +205,11 @@ def _failure_message(result: Mapping[str, Any], level: int = 0) -> str:
     if _is_hidden(result):
         return HIDDEN
     # A module that could not even start says why here only.
-    module_lines = str(result.get("module_stderr") or "").strip().splitlines()
-    if module_lines and NO_PLACE in module_lines[-1]:
+    module_said = str(result.get("module_stderr") or "").strip()
+    if NO_PLACE in module_said:
         return NOTHING_WRITTEN
     texts = [str(result.get(key) or "").strip() for key in ("msg", "stderr", "stdout")]
-    texts.append("\n".join(module_lines[-LAST_WORDS:]))
+    texts.append("\n".join(module_said.splitlines()[-LAST_WORDS:]))
     if level < DEEPEST:
         failed_items = [item for item in _items(result) if item.get("failed")]
         texts += [_failure_message(item, level + 1) for item in failed_items]

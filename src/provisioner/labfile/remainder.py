@@ -1,0 +1,81 @@
+"""What is left of a file's values without what their form refuses: the rest is judged all the same, in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.catalog import Catalog
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
+from provisioner.values.declared import Problem
+from provisioner.values.refusals import KeyPath
+
+ROUNDS = 4
+"""An option that is taken out may be one that its service needs, and that one all that its container has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """A valid file, and the places of what was taken out of the one that somebody wrote."""
+
+    spec: Spec
+    removed: frozenset[KeyPath]
+
+    def is_about(self, problem: Problem) -> bool:
+        """Return whether a problem of what is left may come of what was taken out, and not of what was written."""
+        for path in self.removed:
+            shared = min(len(path), len(problem.path))
+            if path[:shared] == problem.path[:shared]:
+                return True
+        said = f"{problem.message} {problem.hint}"
+        return any(word in said for path in self.removed for word in _called(path))
+
+
+def _called(path: KeyPath) -> tuple[str, ...]:
+    """Return what other places call a part that was taken out as a whole: a model, a container, a service of one."""
+    match list(map(str, path)):
+        case [_, name]:
+            return (f'"{name}"', f"{name}/")
+        case [_, container, "services", role]:
+            return (f"{container}/{role}",)
+    return ()
+
+
+def remainder(data: Mapping[str, Any], problems: Iterable[Problem], catalog: Catalog) -> Remainder | None:
+    """Return what is left of the values without the places of the problems; None where that is no file either."""
+    left: dict[str, Any] = deepcopy(dict(data))
+    removed: set[KeyPath] = set()
+    for _ in range(ROUNDS):
+        before = len(removed)
+        for problem in problems:
+            # What was taken out and is needed takes what needs it along.
+            path = problem.path[:-1] if problem.path in removed else problem.path
+            if not any(path[: len(one)] == one for one in removed):
+                removed |= {_taken_out(left, path)} - {()}
+        if len(removed) == before:
+            return None
+        parsed = parse_spec(left, catalog)
+        if parsed.spec is not None:
+            return Remainder(parsed.spec, frozenset(removed))
+        problems = parsed.problems
+    return None
+
+
+def _taken_out(data: dict[str, Any], path: KeyPath) -> KeyPath:
+    """Take out what lies at a path, or the mapping that lacks it; return where that was, nothing where it is all."""
+    at: Any = data
+    holders: list[dict[str, Any]] = []
+    for step in path:
+        if not isinstance(at, dict) or step not in at:
+            break
+        holders.append(at)
+        at = at[str(step)]
+    # Of a list all goes: what stands behind one item would be at another place.
+    depth = len(holders)
+    if depth == 0:
+        return ()
+    del holders[depth - 1][str(path[depth - 1])]
+    return path[:depth]
