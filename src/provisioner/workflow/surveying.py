@@ -236,6 +236,10 @@ def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
 
     A key that can be guessed is refused as well where its container is not there yet; others were warned of.
     """
+    if any(device.kind == "publish" for one in seen.wanted for device in one.devices):
+        from provisioner.workflow.taken_ports import refuse_taken_ports  # nothing that a lab needs which publishes none
+
+        refuse_taken_ports(lab, seen)
     new = {one.name for one in seen.wanted if seen.actual.instance(one.name) is None}
     if guessed := [problem for service, problem in short_keys(lab.resolved) if service.container in new]:
         raise lab.loaded.error(guessed)
