@@ -10,7 +10,6 @@ from provisioner.lab.rules import ARGUMENTS, ENVIRONMENT
 from provisioner.services.base import ResolvedService
 from provisioner.values.declared import Problem
 
-ARGUMENT = re.compile(r"--?[A-Za-z]")
 CONTROL = re.compile(r"[\x00-\x1f]")
 
 
@@ -24,7 +23,7 @@ def refused_words(lab: ResolvedLab) -> Iterator[Problem]:
 def _arguments(service: ResolvedService) -> Iterator[Problem]:
     for place, word in enumerate(service.written.get(ARGUMENTS) or ()):
         name = str(word).partition("=")[0].replace("_", "-")
-        if ARGUMENT.match(name) and name in service.page.own_arguments:
+        if name in service.page.own_arguments:
             hint = f"Leave it out: an option of {service.role} says it."
             yield service.problem(f"{ARGUMENTS}.{place}", f"{name} is an argument that the role sets itself", hint)
 

@@ -168,8 +168,9 @@ def load(
         problems += rules(spec)
     else:
         left = _remainder(document, values, parsed.problems, catalog)
-        said = rules(anchored(left.spec, path)) if left else ()
-        problems += [problem for problem in said if left and not left.is_about(problem)]
+        if left is not None:
+            said = rules(anchored(left.spec, path))
+            problems += [problem for problem in said if not left.is_about(problem)]
     if "secrets" not in document.data and missing:
         raise _missing_error(path, document, missing, problems)
     if missing and not problems and spec and spec.secrets and run_secret_command:

@@ -26,12 +26,14 @@ class Remainder:
 
     def is_about(self, problem: Problem) -> bool:
         """Return whether a problem of what is left may come of what was taken out, and not of what was written."""
+        said = f"{problem.message} {problem.hint}"
         for path in self.removed:
             shared = min(len(path), len(problem.path))
             if path[:shared] == problem.path[:shared]:
                 return True
-        said = f"{problem.message} {problem.hint}"
-        return any(word in said for path in self.removed for word in _called(path))
+            if any(word in said for word in _called(path)):
+                return True
+        return False
 
 
 def _called(path: KeyPath) -> tuple[str, ...]:

@@ -452,7 +452,7 @@ def world(lab: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertio
     """The lab's only host, empty."""
     assert lab.exists()
     monkeypatch.setattr(tiny, "tiny_model", lambda: tiny_bytes)
-    monkeypatch.setattr(taken_ports, "PROC", lab.parent / "no-sockets")
+    monkeypatch.setattr(taken_ports, "SS", "true")
     made = World(monkeypatch)
     made.snapshot = snapshot
     return made
