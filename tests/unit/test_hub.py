@@ -107,7 +107,10 @@ def test_a_quantisation_is_one_file_of_one_commit(standin: StandIn, quantisation
 
 @pytest.mark.parametrize(
     "helper",
-    ["MTP-Q8_0.gguf", "mtp-x-Q8_0.gguf", "x-assistant-Q8_0.gguf", "x-lora-Q8_0.gguf", "x-DFlash2-Q8_0.gguf"],
+    [
+        *("MTP-Q8_0.gguf", "mtp-x-Q8_0.gguf", "x-assistant-Q8_0.gguf", "x-lora-Q8_0.gguf", "x-DFlash2-Q8_0.gguf"),
+        "MTP/x-Q8_0.gguf",
+    ],
 )
 def test_a_file_whose_name_says_that_it_helps_a_model_is_not_taken_for_it(standin: StandIn, helper: str) -> None:
     parts = [sibling(f"q8/x-MTP-Q8_0-0000{number}-of-00002.gguf", number) for number in (1, 2)]
@@ -115,6 +118,12 @@ def test_a_file_whose_name_says_that_it_helps_a_model_is_not_taken_for_it(standi
     assert find_file(standin.hub, REPOSITORY, "Q8_0").file == "q8/x-MTP-Q8_0-00001-of-00002.gguf"
     standin.say(200, page_of(sibling(helper, 3)))
     assert find_file(standin.hub, REPOSITORY, "Q8_0").file == helper, "its head will tell what it is"
+
+
+@pytest.mark.parametrize("name", ["home-assistant-3b-Q8_0.gguf", "Eagle2-9B-Q8_0.gguf", "X-LoRA-merged-Q8_0.gguf"])
+def test_a_model_that_is_only_called_so_is_one_of_several(standin: StandIn, name: str) -> None:
+    standin.say(200, page_of(sibling(name, 1), sibling("base-Q8_0.gguf", 2)))
+    assert "several files" in refusal(standin, "Q8_0").message
 
 
 def test_one_of_several_is_meant_by_its_name_also_where_it_is_in_parts(standin: StandIn) -> None:

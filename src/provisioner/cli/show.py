@@ -16,7 +16,7 @@ from provisioner.lab.opening import Lab
 from provisioner.report.client import CLIENTS, Gateway, client_text
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError
-from provisioner.values.events import Diagnostic
+from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Secret
 
 
@@ -47,10 +47,16 @@ def show(session: Session, words: Words, *, expanded: bool, ca: bool, client: st
         gateway = _gateway(session, lab)
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)
         return ExitCode.DONE
-    fleet = lab.fleet(needs_wheels=False, needs_hashes=expanded, emit=session.console.emit)
+    fleet = lab.fleet(needs_wheels=False, needs_hashes=expanded, emit=partial(_tell, session))
     value = fleet_value(lab.resolved, fleet) if expanded else file_value(lab.resolved, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE
+
+
+def _tell(session: Session, event: Event) -> None:
+    """Say beside the result that a large file is read."""
+    if isinstance(event, ApplyProgress) and not event.goes_on:
+        session.console.emit(Diagnostic("note", f"{event.target}: {event.message}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ def refused_words(lab: ResolvedLab) -> Iterator[Problem]:
     """Yield the free arguments and variables that the service's role would refuse in the container."""
     for service in lab.services.values():
         yield from _arguments(service)
-        yield from _variables(service)
+        if service.page.closed_variables:
+            yield from _variables(service)
 
 
 def _arguments(service: ResolvedService) -> Iterator[Problem]:
@@ -32,7 +33,7 @@ def _variables(service: ResolvedService) -> Iterator[Problem]:
     closed = re.compile(f"({'|'.join(service.page.closed_variables)})", re.IGNORECASE)
     for name, value in (service.written.get(ENVIRONMENT) or {}).items():
         place = f"{ENVIRONMENT}.{name}"
-        if service.page.closed_variables and closed.fullmatch(str(name)):
+        if closed.fullmatch(str(name)):
             message = "this variable opens the server, or says what the role says"
             yield service.problem(place, message, f"Leave it out, and look for an option of {service.role}.")
         elif CONTROL.search(str(value)):

@@ -99,7 +99,12 @@ def _first_corrected(loads: tuple[Load, ...], correction: int) -> tuple[Load, ..
 
 def digest_of(loads: Iterable[Load]) -> str:
     """The same for the same models and options, whatever the models are called and whatever corrects their sum."""
-    content = [{name: one for name, one in asdict(load).items() if name not in NOT_COMPARED} for load in loads]
+    content = []
+    for load in loads:
+        told = {name: one for name, one in asdict(load).items() if name not in NOT_COMPARED}
+        if not load.uncounted:
+            del told["uncounted"]  # records of versions that did not know it are still of the same loads
+        content.append(told)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

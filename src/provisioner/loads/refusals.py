@@ -48,7 +48,7 @@ def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
     for name, load in budget.named:
         if not load.is_guessed and not load.has_context:
             continue
-        largest = None if load.is_guessed else largest_context(load, budget.free_for(load))
+        largest = None if load.is_guessed or load.uncounted else largest_context(load, budget.free_for(load))
         yield name, largest, load.context
 
 

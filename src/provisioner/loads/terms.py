@@ -49,7 +49,8 @@ class Load:
     negative, less) the engine took when it was measured than its sum says. ``outputs``: of how many tokens the engine
     makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is laid out where all of its
     pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context, for all layers together;
-    ``unpacked``: those besides where the cache is packed. ``smaller``: types of keys and values of a paged cache that
+    ``unpacked``: those besides where the cache is packed. ``uncounted``: free arguments, variables and options by which
+    it may take something else than its sum. ``smaller``: types of keys and values of a paged cache that
     take less, each with what to write for it, the better first.
     """
 
@@ -81,6 +82,7 @@ class Load:
     pages: Pages | None = None
     tables: int = 0
     unpacked: int = 0
+    uncounted: tuple[str, ...] = ()
     smaller: tuple[tuple[str, str, str], ...] = ()
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 ARGUMENT = re.compile(r"--?[A-Za-z]")
 QUIET_VARIABLES = re.compile(
@@ -15,6 +16,13 @@ OF_AN_ARGUMENT = "LLAMA_ARG_"
 """What llama.cpp puts before an argument's name where a variable says it."""
 
 
+def words_of(reasons: Collection[str], words: Iterable[str], variables: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return all free words of an engine by which a measurement is told from others; none without a reason."""
+    if not reasons:
+        return ()
+    return (*words, *(f"{name}={value}" for name, value in sorted(variables.items())))
+
+
 def uncounted(words: Iterable[str], variables: Iterable[str], free: Collection[str]) -> Iterator[str]:
     """Yield the reason why nobody knows what the engine takes, where one of these may change it.
 
@@ -22,7 +30,7 @@ def uncounted(words: Iterable[str], variables: Iterable[str], free: Collection[s
     argument that it stands for.
     """
     for word in dict.fromkeys(words):
-        name = word.partition("=")[0].replace("_", "-")
+        name = word.replace("_", "-")
         if ARGUMENT.match(word) and name not in free:
             yield f"what {name} among extra_arguments changes of it is not counted"
     for variable in variables:

@@ -53,9 +53,18 @@ class Header:
             return "it is an adapter (LoRA), which changes another model"
         if "imatrix" in (kind, self.architecture):
             return "it only says which weights of another model matter (imatrix)"
+        if self.architecture == "controlvector":
+            return "it only steers another model (a control vector)"
+        return "it only drafts for another model" if self._only_drafts else ""
+
+    @property
+    def _only_drafts(self) -> bool:
+        drafting = self.values.get(f"{self.architecture}.nextn_predict_layers", 0)
+        if self.architecture in DRAFTS or 0 < self.layers <= drafting:
+            return True
         blocks = [name for name in self.tensors if name.startswith("blk.")]
-        has_trunk = not blocks or self.parts > 1 or any(name.startswith("blk.0.") for name in blocks)
-        return "" if has_trunk and self.architecture not in DRAFTS else "it only drafts for another model"
+        is_whole = bool(blocks) and self.parts == 1
+        return is_whole and not any(name.startswith("blk.0.") for name in blocks)
 
     @property
     def is_projector(self) -> bool:

@@ -27,6 +27,10 @@ VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 FILE = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
+ENVIRONMENT = "environment"
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
 class Knowledge(base.Knowledge):
     """Knowledge of OCI images."""
 
@@ -51,6 +55,7 @@ class Knowledge(base.Knowledge):
         yield from _ports(service)
         yield from _volumes(service)
         yield from _names(service)
+        yield from _texts(service)
 
 
 def _without_http(service: ResolvedService) -> Iterator[Problem]:
@@ -83,6 +88,17 @@ def _paths(service: ResolvedService) -> Iterator[Problem]:
     if written.get(KEY_OPTION) is not None:
         message = f"no browser sends a key, so that {PAGES} cannot ask for one"
         yield service.problem(KEY_OPTION, message, f"Leave it out, or write {ANSWERS} and {LOOKS}.")
+
+
+def _texts(service: ResolvedService) -> Iterator[Problem]:
+    """Words of the image's start that hold what ends a line of its unit."""
+    written = service.written
+    texts = [(f"{ENVIRONMENT}.{name}", value) for name, value in (written.get(ENVIRONMENT) or {}).items()]
+    for option in ("command", "arguments", "health_command"):
+        texts += [(f"{option}.{place}", word) for place, word in enumerate(written.get(option) or ())]
+    for where, text in texts:
+        if CONTROL.search(str(text)):
+            yield service.problem(where, "it holds a control character", "Write one line, without tabs.")
 
 
 def _login(service: ResolvedService) -> Iterator[Problem]:
@@ -127,7 +143,7 @@ def _volumes(service: ResolvedService) -> Iterator[Problem]:
 
 def _names(service: ResolvedService) -> Iterator[Problem]:
     """Names of variables and secrets that cannot be, or are there twice."""
-    taken = set(service.written.get("environment") or {})
+    taken = set(service.written.get(ENVIRONMENT) or {})
     for place, secret in enumerate(service.written.get("secrets") or ()):
         name = secret["name"]
         form = FILE if secret.get("as") == "file" else VARIABLE

@@ -40,7 +40,7 @@ LINKED = frozenset(
 Their wheels without code are not. Those of torchaudio and torchvision are libraries that torch loads: Python cannot
 import them.
 """
-SILENT = frozenset("flash-attn-3 torchao torchaudio torchcodec torchtext torchvision vllm xformers".split())  # noqa: SIM905
+SILENT = frozenset("torchao torchaudio torchcodec torchtext torchvision vllm xformers".split())  # noqa: SIM905
 """Packages of which no wheel has ever said in its name for which torch it was built."""
 UNLINKED = frozenset({"bitsandbytes", "numpy", "safetensors", "sentencepiece", "tokenizers", "triton"})
 """Compiled packages of such sets that are known not to be linked with torch, whether or not they ask for it."""
@@ -98,7 +98,7 @@ class Build:
         return self.torch is not None or self.cxx11abi is not None
 
 
-_VARIANT = re.compile(r"[^-]+-[^-]+-(?:cp|py|pp)[^-]*-[^-]+-[^-]+-[0-9A-Za-z._]+\.whl")
+_VARIANT = re.compile(r"[^-]+-[^-]+-(?:\d[^-]*-)?(?:cp|py|pp|graalpy)[^-]*-[^-]+-[^-]+-[0-9A-Za-z._]+\.whl")
 
 
 def build_of(name: str) -> Build:

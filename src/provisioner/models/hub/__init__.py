@@ -47,12 +47,12 @@ _DENIED, _MISSING = (401, 403), 404
 _PROXY_VARIABLES = {"http_proxy": "http", "https_proxy": "https", "all_proxy": "all", "no_proxy": "no"}
 _LACKING = ("RevisionNotFound", "EntryNotFound")
 _LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
-_HELPERS = re.compile(
-    r"^(?:mtp|draft|dflash\d*|eagle\d*|lora|adapter)[-_.]"
-    r"|[-_.](?:mmproj|dflash\d*|eagle\d*|assistant|draft|lora|adapter)[-_.]",
-    re.IGNORECASE,
-)
-"""How files are called that help a model: those that draft, adapters, projectors."""
+_HELPING = r"(?:mtp|draft|dflash\d*|eagle3|assistant|lora|adapter|mmproj)"
+_HELPERS = re.compile(rf"(?:^|/){_HELPING}(?:[-_./])|[-_.]{_HELPING}[-_.][^-/]+\.gguf$", re.IGNORECASE)
+"""How files, and folders of them, are called that help a model: those that draft, adapters, projectors.
+
+In a file's name the word stands first, or before the quantisation: others are parts of what models are called.
+"""
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
@@ -165,7 +165,7 @@ def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
     """The model of that quantisation as it is now, in one file or in several; raises ``HubError``."""
     revision, entries = files_of(hub, repository, REVISION)
     names = sorted(filter(_is_model, entries))
-    models = [name for name in names if not _HELPERS.search(name.rpartition("/")[2])]
+    models = [name for name in names if not _HELPERS.search(name)]
     # Where no other file is of that quantisation, its head tells what it is.
     chosen = _chosen(models if _of_quantisation(models, quantisation) else names, repository, quantisation)
     first, *rest = [part_of(name, entries[name], repository) for name in chosen]

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.loads.engines import SMALL_CARD, EngineLoads
 from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load, total_of
-from provisioner.loads.uncounted import uncounted
+from provisioner.loads.uncounted import uncounted, words_of
 from provisioner.loads.vision import image_buffer
 from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
@@ -22,7 +22,7 @@ UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 IMAGES_UNKNOWN = 500 * MIB
 COST_NOTHING = frozenset(
     # how it samples, and what it answers
-    "-n --predict --n-predict --keep --context-shift --no-context-shift -e --escape --no-escape -r --reverse-prompt "  # noqa: SIM905
+    "-n --predict --n-predict --keep --no-context-shift -e --escape --no-escape -r --reverse-prompt "  # noqa: SIM905
     "-sp --special --spm-infill --samplers -s --seed --sampler-seq --sampling-seq --ignore-eos --temp --temperature "
     "--top-k --top-p --min-p --top-nsigma --top-n-sigma --xtc-probability --xtc-threshold --typical --typical-p "
     "--repeat-last-n --repeat-penalty --presence-penalty --frequency-penalty --dry-multiplier --dry-base "
@@ -39,7 +39,7 @@ COST_NOTHING = frozenset(
     "--check-tensors --perf --no-perf "
     # what lies in the host's memory alone
     "-ctxcp --ctx-checkpoints --swa-checkpoints -cms --checkpoint-min-step -cram --cache-ram --cache-idle-slots "
-    "--no-cache-idle-slots --cache-prompt --no-cache-prompt --cache-reuse -sps --slot-prompt-similarity "
+    "--no-cache-idle-slots --cache-prompt --no-cache-prompt -sps --slot-prompt-similarity "
     # how it is reached, and what it writes of itself
     "--tags --reuse-port --path --api-prefix --ui --webui --no-ui --no-webui --ui-config --webui-config "
     "--ui-config-file --webui-config-file -to --timeout --sse-ping-interval --props --slot-save-path --media-path "
@@ -54,10 +54,10 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
     server = _Server(service, service.options(), sizes, memory)
     largest_first = sorted(server.loads(), key=lambda load: -total_of(load))
     together = largest_first[: service.option("models_max") or None]
+    # Of which nobody knows how large it is, that one may be the largest.
+    unknown = "; ".join(server.unknown(largest_first))
     guesses = tuple(dict.fromkeys(server.unread(together)))
-    return EngineLoads(
-        service.address, tuple(together), guesses, service.headers, unknown="; ".join(server.unknown(together))
-    )
+    return EngineLoads(service.address, tuple(together), guesses, service.headers, unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,18 @@ class _Server:
         """Why nobody knows what the server needs."""
         for load in loads:
             yield from unknown_of(load)
-        words, variables = self.options.get("extra_arguments") or (), self.options.get("environment") or {}
-        yield from uncounted(map(str, words), variables, COST_NOTHING)
+        yield from self._uncounted()
+
+    def _uncounted(self) -> Iterator[str]:
+        return uncounted(self._words, self._variables, COST_NOTHING)
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return tuple(map(str, self.options.get("extra_arguments") or ()))
+
+    @property
+    def _variables(self) -> Mapping[str, Any]:
+        return self.options.get("environment") or {}
 
     def _unread_of(self, load: Load) -> Iterator[str]:
         is_split = self.options.get("cpu_moe") or load.placing != Placing()
@@ -134,6 +144,7 @@ class _Server:
             tensors=loaded_tensors(header) if header else {},
             outputs=self._outputs(),
             flash_attention=options.get("flash_attention") != "off",
+            uncounted=words_of(list(self._uncounted()), self._words, self._variables),
         )
 
     def _outputs(self) -> int:

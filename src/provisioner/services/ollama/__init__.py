@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NVIDIA = "nvidia"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 """A model's name as Ollama takes it, without a tag (``vars/main.yml``; a test holds both equal)."""
-CLOUD = re.compile(r"[:-]cloud$")
+CLOUD = re.compile(r"(?![^/]*[.:][^/]*/).*:([^/:]+-)?cloud", re.IGNORECASE)
 """How tags end of models that Ollama has computed elsewhere; the role switches that off (``OLLAMA_NO_CLOUD``)."""
 REFERENCE = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?([A-Za-z0-9_-]{1,80}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
@@ -111,7 +111,7 @@ def _pull_problems(service: ResolvedService) -> Iterator[Problem]:
         if not REFERENCE.fullmatch(model) or model_name(model) is None:
             hint = "Write what its registry calls it, such as qwen3:0.6b, without https://."
             yield service.problem(f"pull.{place}.model", "this is not what a registry calls a model", hint)
-        elif CLOUD.search(model):
+        elif CLOUD.fullmatch(model):
             hint = "Pull one that computes here; an upstream of a gateway may be elsewhere."
             yield service.problem(
                 f"pull.{place}.model", "it computes on Ollama's servers, which this one never asks", hint

@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.loads.engines import EngineLoads, Way
 from provisioner.loads.terms import MIB, Load, total_of
-from provisioner.loads.uncounted import uncounted
+from provisioner.loads.uncounted import uncounted, words_of
 from provisioner.loads.vision import image_buffer
 from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
@@ -68,7 +68,7 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
         together,
         tuple(dict.fromkeys(server.guesses(together))),
         service.headers,
-        unknown="; ".join(server.unknown(together)),
+        unknown="; ".join(server.unknown()),
         ways=tuple(server.ways()),
         grows=True,
     )
@@ -221,6 +221,7 @@ class _Server:
             adapts=True,
             tensors=model.tensors,
             flash_attention=self.option("flash_attention") != "off",
+            uncounted=words_of(list(self._uncounted()), (), self.option("environment") or {}),
         )
 
     def _context(self, model: _Model) -> int:
@@ -280,16 +281,19 @@ class _Server:
                     f"counted are {LEAST_CONTEXT:,} tokens a request, the least that it takes"
                 )
 
-    def unknown(self, loads: Iterable[Load]) -> Iterator[str]:
+    def unknown(self) -> Iterator[str]:
         """Why nobody knows what it needs; nothing where all of its models and variables are known."""
         for name in self.service.fetched_models:
             why = _why_unknown(self.service.pulled.get(name))
             if why:
                 yield f"what {name} takes, which it fetches by itself, is not known: {why}"
-        for load in loads:
+        for load in map(self._load, self.models()):
             yield from unknown_of(load)
+        yield from self._uncounted()
+
+    def _uncounted(self) -> Iterator[str]:
         variables = self.option("environment") or {}
-        yield from uncounted((), [name for name in variables if name not in (FIT_VARIABLE, FREE_VARIABLE)], ())
+        return uncounted((), [name for name in variables if name not in (FIT_VARIABLE, FREE_VARIABLE)], ())
 
     def ways(self) -> Iterator[Way]:
         """What takes less of the card, in the order of what costs least."""

@@ -12,6 +12,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent, shape_of_exllama
 from provisioner.loads.layers import Shape
 from provisioner.loads.terms import MIB, Load
+from provisioner.loads.uncounted import words_of
 from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
@@ -64,13 +65,18 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int]) -> EngineLoads:
         else:
             load = _load(service, name, header, size)
             said = _guesses(service, load, header)
-        why = "; ".join(_unknown(service, load, header))
-        if why:
-            unknown.append(f"what {name} takes of a card is not known: {why}")
+        reasons = list(_unknown(service, load, header))
+        if reasons:
+            unknown.append(f"what {name} takes of a card is not known: {'; '.join(reasons)}")
+        words = (f"vision={service.option('vision')}", f"draft_mode={service.option('draft_mode')}")
+        load = replace(load, uncounted=words_of(reasons, words, service.option("environment") or {}))
         if load.weights:
             loads.append(load)
             guesses += said
-    return EngineLoads(service.address, tuple(loads), tuple(guesses), unknown="; ".join(unknown))
+    # An image takes more than was measured when nobody had sent one.
+    return EngineLoads(
+        service.address, tuple(loads), tuple(guesses), unknown="; ".join(unknown), grows=bool(service.option("vision"))
+    )
 
 
 def _is_older(service: ResolvedService) -> bool:

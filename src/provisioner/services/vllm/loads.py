@@ -9,6 +9,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
 from provisioner.loads.pages import Pages
 from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes, state_bytes
+from provisioner.loads.uncounted import words_of
 from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
@@ -44,15 +45,10 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
     name = service.model_names[0]
     header = service.headers.get(name)
     load = _load(service, name, header, sizes.get(name, 0), memory)
-    unknown = "; ".join(
-        uncounted_of_folder(
-            load,
-            header,
-            service.option("environment") or (),
-            sees=service.option("vision"),
-            drafts=service.option("speculative") == "mtp",
-        )
-    )
+    variables, sees, drafts = (service.option(one) for one in ("environment", "vision", "speculative"))
+    reasons = list(uncounted_of_folder(load, header, variables or (), sees=sees, drafts=drafts == "mtp"))
+    load = replace(load, uncounted=words_of(reasons, (f"vision={sees}", f"speculative={drafts}"), variables or {}))
+    unknown = "; ".join(reasons)
     if unknown:
         share = f"{service.option('gpu_memory_utilization'):.0%}"
         unknown = (
