@@ -55,8 +55,9 @@ def show(session: Session, words: Words, *, expanded: bool, ca: bool, client: st
 
 def _tell(session: Session, event: Event) -> None:
     """Say beside the result that a large file is read."""
-    if isinstance(event, ApplyProgress) and not event.goes_on:
-        session.console.emit(Diagnostic("note", f"{event.target}: {event.message}"))
+    match event:
+        case ApplyProgress(goes_on=False):
+            session.console.emit(Diagnostic("note", f"{event.target}: {event.message}"))
 
 
 @dataclass(frozen=True, slots=True)

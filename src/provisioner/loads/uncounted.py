@@ -35,6 +35,5 @@ def uncounted(words: Iterable[str], variables: Iterable[str], free: Collection[s
             yield f"what {name} among extra_arguments changes of it is not counted"
     for variable in variables:
         argument = "--" + variable.removeprefix(OF_AN_ARGUMENT).lower().replace("_", "-")
-        is_free = argument in free and variable.startswith(OF_AN_ARGUMENT)
-        if not is_free and not QUIET_VARIABLES.fullmatch(variable):
+        if argument not in free and not QUIET_VARIABLES.fullmatch(variable):
             yield f"what {variable} in environment changes of it is not counted"

@@ -55,8 +55,12 @@ def unknown_of(load: Load) -> Iterator[str]:
 
 def idle_encoder(load: Load, header: Header | None, *, sees: bool) -> Iterator[str]:
     """Yield that the sum of a folder's model holds an encoder of images which is not loaded; ``sees``: it is."""
-    if header is not None and header.values.get("has_encoder") and not sees:
+    if _has_encoder(header) and not sees:
         yield f"{load.name}: its encoder of images, which is not loaded, is counted with its weights"
+
+
+def _has_encoder(header: Header | None) -> bool:
+    return bool(header and header.values.get("has_encoder"))
 
 
 def uncounted_of_folder(
@@ -70,7 +74,7 @@ def uncounted_of_folder(
     yield from load.shape.unread
     if not load.weights:
         yield "nobody tells how large its files are"
-    if sees and header is not None and header.values.get("has_encoder"):
+    if sees and _has_encoder(header):
         yield "what images take while they are computed is not counted"
     if drafts:
         yield "what its component for drafts keeps is not counted"

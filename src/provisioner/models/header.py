@@ -10,6 +10,13 @@ PROJECTOR = "clip"
 """The architecture of a file that turns images into tokens of another model; such a file answers nothing itself."""
 KIND = "general.type"
 """The key that says what a file is, where it is no whole model: ``adapter``, ``imatrix``, ``mmproj``."""
+HELPERS = {
+    PROJECTOR: "it only turns images into tokens",
+    "adapter": "it is an adapter (LoRA), which changes another model",
+    "imatrix": "it only says which weights of another model matter (imatrix)",
+    "controlvector": "it only steers another model (a control vector)",
+}
+"""What files do for another model, by their kind or their architecture."""
 DRAFTS = frozenset({"dflash", "eagle3", "gemma4-assistant"})
 """Architectures of files that only draft what another model is to say (llama.cpp 0.5.0)."""
 
@@ -46,16 +53,9 @@ class Header:
     @property
     def helps(self) -> str:
         """Return what the file does for another model, in words; empty where it is a model itself."""
-        kind = self.values.get(KIND)
-        if self.is_projector:
-            return "it only turns images into tokens"
-        if kind == "adapter":
-            return "it is an adapter (LoRA), which changes another model"
-        if "imatrix" in (kind, self.architecture):
-            return "it only says which weights of another model matter (imatrix)"
-        if self.architecture == "controlvector":
-            return "it only steers another model (a control vector)"
-        return "it only drafts for another model" if self._only_drafts else ""
+        words = HELPERS.get(self.architecture, "")
+        words = HELPERS.get(str(self.values.get(KIND)), words)
+        return "it only drafts for another model" if not words and self._only_drafts else words
 
     @property
     def _only_drafts(self) -> bool:

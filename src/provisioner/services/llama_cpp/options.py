@@ -10,7 +10,7 @@ from provisioner.services.base import ModelUse, ResolvedService
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values.declared import Problem
 
-ARGUMENT = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*")
+JOINED = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*=")
 PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32
 """Every other type of the cache packs this many numbers of one head together (ggml's ``QK8_0`` and its sisters)."""
@@ -40,10 +40,10 @@ def number_problems(service: ResolvedService) -> Iterator[Problem]:
         yield service.problem("ubatch", f"{ubatch} is larger than batch, {batch}", f"Write {batch} or less.")
     words = [str(word).replace("_", "-") for word in service.option("extra_arguments") or ()]
     for place, word in enumerate(words):
-        name, equals, _ = word.partition("=")
-        if equals and ARGUMENT.fullmatch(name):
+        found = JOINED.match(word)
+        if found is not None:
             hint = "Write the name and the value as two items of the list."
-            yield service.problem(f"extra_arguments.{place}", f"llama-server takes no value in {name}=", hint)
+            yield service.problem(f"extra_arguments.{place}", f"llama-server takes no value in {found[0]}", hint)
     if "--pooling" in words and not service.option("embedding"):
         message = "--pooling says how vectors are made, which only a server with embedding does"
         yield service.problem("extra_arguments", message, "Leave it out, or write embedding: true.")

@@ -143,13 +143,13 @@ class Knowledge(base.Knowledge):
 
 def _page_problems(service: ResolvedService) -> Iterator[Problem]:
     """Sizes and types that no page of the cache has."""
-    cache, longest = service.option("cache_size") or 0, service.option("max_seq_len")
+    cache, longest = service.written.get("cache_size", 0), service.written.get("max_seq_len", -1)
     for name in ("cache_size", "chunk_size"):
-        size = service.written.get(name) or 0
+        size = service.written.get(name, 0)
         if size % STEP:
             hint = f"Write {-(-size // STEP) * STEP}."
             yield service.problem(name, f"{size} is no multiple of {STEP}, the tokens of a page", hint)
-    if longest == 0 or 0 < cache < (longest or 0):
+    if longest == 0 or 0 < cache < longest:
         message = f"a request of {longest} tokens has no room in a cache of {cache}" if longest else "0 is no length"
         yield service.problem("max_seq_len", message, "Leave it out, or write what the cache has room for.")
     mode = str(service.written.get("cache_mode", "FP16"))
