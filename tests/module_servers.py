@@ -44,7 +44,8 @@ class Box:
 
     def run(self, argv: Sequence[str], stdin: bytes) -> Result:
         """Run a command in the container."""
-        given = {"PATH": os.defpath, "HOME": "/root", "LANG": "C.UTF-8", **self.environment}
+        # Modules that are killed leave their folders behind.
+        given = {"PATH": os.defpath, "HOME": "/root", "LANG": "C.UTF-8", "TMPDIR": str(self.folder), **self.environment}
         options = {"cwd": "/", **self.options}
         done = subprocess.run(
             argv, input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False, env=given, **options
