@@ -60,7 +60,7 @@ class Header:
     @property
     def _only_drafts(self) -> bool:
         drafting = self.values.get(f"{self.architecture}.nextn_predict_layers", 0)
-        if self.architecture in DRAFTS or 0 < self.layers <= drafting:
+        if self.architecture in DRAFTS or drafting == self.layers > 0:
             return True
         blocks = [name for name in self.tensors if name.startswith("blk.")]
         is_whole = bool(blocks) and self.parts == 1

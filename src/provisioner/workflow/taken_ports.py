@@ -15,8 +15,8 @@ from provisioner.workflow.surveying import Survey
 SS = "ss"
 """The program of iproute2 that tells who listens."""
 TIMEOUT_S = 10
-OWNER = re.compile(r'users:\(\("(?P<name>[^"]{1,15})",pid=(?P<process>[0-9]+),')
-"""How ``ss`` names the process of a socket; only root is told of those of others."""
+OWNER = re.compile(r'users:\(\("(?P<name>[\w.:/+@ -]{1,15})",pid=(?P<process>[0-9]+),')
+"""How ``ss`` names the process of a socket; only root is told of those of others. Odd names are not repeated."""
 OF_IPV6_ALONE = "["
 """How an address begins beside which IPv4 has the port still; one that listens on both is ``*``."""
 
