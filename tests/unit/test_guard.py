@@ -217,7 +217,7 @@ def test_what_came_while_the_loop_was_busy_is_not_late() -> None:
 
     def compute() -> None:
         asyncio.get_running_loop().call_later(LIMITS.pause_s + 0.1, arrived.set)
-        time.sleep(LIMITS.pause_s + 0.3)
+        time.sleep(LIMITS.pause_s + 0.3)  # the loop reads nothing meanwhile, which is what is tried
 
     assert asyncio.run(answered(receive, compute)) == 200
 

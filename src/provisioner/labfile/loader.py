@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -30,9 +30,6 @@ from provisioner.values.declared import Problem, Secret
 from provisioner.values.errors import InputError, with_hint
 from provisioner.values.refusals import path_text
 from provisioner.values.regular_files import open_file
-
-if TYPE_CHECKING:
-    from provisioner.labfile.remainder import Remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +164,9 @@ def load(
     if spec:
         problems += rules(spec)
     else:
-        left = _remainder(document, values, parsed.problems, catalog)
+        from provisioner.labfile.remainder import remainder  # nothing that a good file needs
+
+        left = remainder(filled(document.data, values), parsed.problems, catalog)
         if left is not None:
             said = rules(anchored(left.spec, path))
             problems += [problem for problem in said if not left.is_about(problem)]
@@ -180,15 +179,6 @@ def load(
     if problems or spec is None:
         raise file_error(path, problem_lines(path, document, problems))
     return Loaded(path, spec, parsed.warnings, document)
-
-
-def _remainder(
-    document: Document, values: Mapping[str, str], refused: Iterable[Problem], catalog: Catalog
-) -> Remainder | None:
-    """The file without what its form refuses; None where that is no file."""
-    from provisioner.labfile.remainder import remainder  # nothing that a good file needs
-
-    return remainder(filled(document.data, values), refused, catalog)
 
 
 def missing_secrets(path: Path, catalog: Catalog) -> tuple[SecretUse, ...]:

@@ -1,4 +1,4 @@
-"""What is left of a file's values without what their form refuses: the rest is judged all the same, in one go."""
+"""The rest of a file's values without the parts that their form refuses: it is judged as well, in the same run."""
 
 from __future__ import annotations
 

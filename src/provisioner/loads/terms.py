@@ -92,7 +92,7 @@ class Load:
 
     @property
     def is_guessed(self) -> bool:
-        """Whether its file does not tell what its layers keep, so that no cache is in the sum."""
+        """Return True where its file does not tell what its layers keep, so that no cache is in the sum."""
         return bool(self.shape.unread)
 
     @property

@@ -13,7 +13,7 @@ QUIET_VARIABLES = re.compile(
 )
 """Variables that say where, how loudly and by which card an engine computes, and no more."""
 OF_AN_ARGUMENT = "LLAMA_ARG_"
-"""What llama.cpp puts before an argument's name where a variable says it."""
+"""The beginning of variables that stand for an argument of llama.cpp."""
 
 
 def words_of(reasons: Collection[str], words: Iterable[str], variables: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ HELPERS = {
     "imatrix": "it only says which weights of another model matter (imatrix)",
     "controlvector": "it only steers another model (a control vector)",
 }
-"""What files do for another model, by their kind or their architecture."""
+"""The use of files that only help another model, by their kind or their architecture."""
 DRAFTS = frozenset({"dflash", "eagle3", "gemma4-assistant"})
 """Architectures of files that only draft what another model is to say (llama.cpp 0.5.0)."""
 

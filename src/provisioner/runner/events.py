@@ -11,7 +11,7 @@ LAST_WORDS = 3
 HIDDEN = "the task uses a secret, so what it said is hidden"
 NO_REASON = "no reason was given"
 NO_PLACE = "No usable temporary directory"
-"""What Python says where no file can be written in /tmp, /var/tmp, /usr/tmp and the folder that it is in."""
+"""Python's words where no file can be written in /tmp, /var/tmp, /usr/tmp and the folder that it is in."""
 NOTHING_WRITTEN = "Nothing can be written there: the disk is full, has reached its limit, or is read-only"
 LARGEST_COUNT = 2**63
 DEEPEST = 3

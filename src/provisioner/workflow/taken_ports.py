@@ -59,7 +59,10 @@ def _published(instance: Instance) -> Iterator[tuple[str, int]]:
 
 
 def _owner(protocol: str, port: int) -> str:
-    """Return who listens on a port by IPv4, in words; nothing where nobody does, and on a machine without ``ss``."""
+    """Return the process that listens on a port by IPv4, in words; empty where none does.
+
+    It is empty as well where ``ss`` is not there or does not answer: then the host refuses the port itself.
+    """
     command = [SS, f"--{protocol}", "--listening", "--numeric", "--processes", "--no-header", f"sport = :{port}"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False).stdout

@@ -49,7 +49,7 @@ _LACKING = ("RevisionNotFound", "EntryNotFound")
 _LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
 _HELPING = r"(?:mtp|draft|dflash\d*|eagle3|assistant|lora|adapter|mmproj)"
 _HELPERS = re.compile(rf"(?:^|/){_HELPING}(?:[-_./])|[-_.]{_HELPING}[-_.][^-/]+\.gguf$", re.IGNORECASE)
-"""How files, and folders of them, are called that help a model: those that draft, adapters, projectors.
+"""Names of files, and of folders of them, that help a model: those that draft, adapters, projectors.
 
 In a file's name the word stands first, or before the quantisation: others are parts of what models are called.
 """

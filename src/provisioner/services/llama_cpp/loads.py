@@ -85,7 +85,7 @@ class _Server:
             yield f"{self._projector}: how large images may be is not known; {stand_in}"
 
     def unknown(self, loads: list[Load]) -> Iterator[str]:
-        """Why nobody knows what the server needs."""
+        """Yield the reasons why nobody knows what the server needs."""
         for load in loads:
             yield from unknown_of(load)
         yield from self._uncounted()

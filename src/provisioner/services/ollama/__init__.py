@@ -19,7 +19,7 @@ NVIDIA = "nvidia"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
 """A model's name as Ollama takes it, without a tag (``vars/main.yml``; a test holds both equal)."""
 CLOUD = re.compile(r"(?![^/]*[.:][^/]*/).*:([^/:]+-)?cloud", re.IGNORECASE)
-"""How tags end of models that Ollama has computed elsewhere; the role switches that off (``OLLAMA_NO_CLOUD``)."""
+"""Models that Ollama has computed elsewhere, by their tag; the role switches that off (``OLLAMA_NO_CLOUD``)."""
 REFERENCE = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?([A-Za-z0-9_-]{1,80}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
     r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,79})?",
