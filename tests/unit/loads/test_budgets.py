@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from tests.unit.loads.specs import spec_of
 GIB = 2**30
 EIGHT = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 4060", memory=8 * GIB)
 NINES = Header("qwen35", 32, values=QWEN, tokens=248_320)
+NOVEL = Header("novel", values={"general.architecture": "novel"})
 MIXED = Header("qwen3moe", 4, experts=128, values=MIXTURE, tokens=151_936, tensors=mixture_tensors())
 EYE = Header(
     "clip",
@@ -151,20 +151,13 @@ def test_what_is_guessed_is_said() -> None:
         ("nine", None, 5000 * MIB, "nine: nothing is known of it but its size", 5000 * MIB),
         ("nine", None, 0, "nine: nothing is known of it", 0),
         ("hub", None, 0, "hub: nothing is known of it but its name: 9B weights of 0.72 B (Q5_K_M), 6,179 MiB", 0),
-        (
-            "nine",
-            Header("novel"),
-            5000 * MIB,
-            'nine: architecture "novel" is not known here; it does not say',
-            5000 * MIB,
-        ),
+        ("nine", NOVEL, 5000 * MIB, 'nine: architecture "novel" is not known here; it does not say', 5000 * MIB),
     ],
 )
 def test_what_no_file_tells_is_unknown_and_no_number_stands_for_it(
     name: str, header: Header | None, size: int, why: str, certain: int
 ) -> None:
-    headers = {} if header is None else {name: replace(header, values={"general.architecture": header.architecture})}
-    headers = {name: header} if header is NINES else headers
+    headers = {} if header is None else {name: header}
     (engine,) = engines_of({"a": llama(model=name)}, headers, {name: size})
     assert engine.unknown.startswith(why)
     (load,) = engine.loads
@@ -192,17 +185,14 @@ def test_what_no_file_tells_is_unknown_and_no_number_stands_for_it(
 )
 def test_what_may_change_the_sum_and_is_not_counted_is_unknown(options: dict[str, Any], names: list[str]) -> None:
     (engine,) = engines({"a": llama(model="nine", **options)})
-    assert engine.unknown.split("; ") == (
-        [f"what {name} among extra_arguments changes of it is not counted" for name in names]
-        if "extra_arguments" in options
-        else [f"what {name} in environment changes of it is not counted" for name in names]
-    ) or (not names and not engine.unknown)
+    where = "among extra_arguments" if "extra_arguments" in options else "in environment"
+    assert engine.unknown == "; ".join(f"what {name} {where} changes of it is not counted" for name in names)
 
 
 def test_of_several_models_the_one_that_nobody_knows_may_be_the_largest() -> None:
-    (engine,) = engines({"a": llama(models=["nine", "mixed"], models_max=1)}, mixed=Header("novel"))
+    (engine,) = engines({"a": llama(models=["nine", "mixed"], models_max=1)}, mixed=NOVEL)
     assert [load.name for load in engine.loads] == ["nine"]
-    assert engine.unknown.startswith('mixed: architecture "" is not known here')
+    assert engine.unknown.startswith('mixed: architecture "novel" is not known here')
 
 
 def test_a_card_that_is_too_small_is_refused_in_words() -> None:
