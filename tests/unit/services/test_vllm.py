@@ -47,6 +47,8 @@ SIZE = 15_000 * MIB
 """Bytes of the model's files."""
 BLOCK = 36 * 16 * 2 * 2 * 8 * 128
 """Bytes of 16 tokens in all its layers: so much of the cache is never given to a request."""
+OF_REQUESTS = 16 * 151_936 * (32 + 1) // 8
+"""What the 16 requests of the role's default have on the card: a count and a mark for each token that is known."""
 
 
 def lab(model: str = "dir:/models/qwen", memory: str = "", gpu: str = "", **options: Any) -> dict[str, Any]:
@@ -189,13 +191,23 @@ def terms(budget: Budget) -> dict[str, int]:
 
 def test_its_share_of_the_card_counts_whatever_its_model_needs() -> None:
     budget = budget_of(known_model(), max_model_len=4096)
-    assert terms(budget) == {"weights": 15_000, "cache": 579, "compute buffers": 1024, "rest of its share": 5517}
+    assert terms(budget) == {"weights": 15_000, "cache": 579, "compute buffers": 1034, "rest of its share": 5507}
     assert budget.added.total == int(0.9 * CARD.memory)
     assert (budget.missing, budget.unknown) == (0, ())
     assert advice_on(budget) == ()
-    assert terms(budget_of(known_model(), max_model_len=4096, enforce_eager=True))["compute buffers"] == 512
+    assert terms(budget_of(known_model(), max_model_len=4096, enforce_eager=True))["compute buffers"] == 522
     (guess,) = budget.engines[0].unread
     assert "reckoned, measured on no card" in guess
+
+
+@pytest.mark.parametrize(
+    ("requests", "eager", "buffers"),
+    [(1, False, 1025), (256, False, 1178), (256, True, 666), (1000, False, 512 + 870 + 598)],
+)
+def test_what_all_requests_have_on_the_card_from_the_start_counts(requests: int, eager: bool, buffers: int) -> None:
+    budget = budget_of(known_model(), max_model_len=4096, max_num_seqs=requests, enforce_eager=eager)
+    assert terms(budget)["compute buffers"] == buffers
+    assert f"and what {requests} requests have there from the start" in budget.engines[0].unread[0]
 
 
 @pytest.mark.parametrize(("gib", "step"), [(24, 2048), (80, 8192), (180, 16_384), (0, 8192)])
@@ -212,7 +224,7 @@ def test_a_cache_of_so_many_gib_holds_states_as_well() -> None:
     budget = budget_of(known, kv_cache_gib=1)
     assert budget.missing == 0
     assert terms(budget)["recurrent state"] == 77
-    assert budget.added.total == SIZE + 2 * 2**30
+    assert budget.added.total == SIZE + 2 * 2**30 + OF_REQUESTS
 
 
 def test_who_shares_the_card_has_what_its_share_leaves() -> None:
@@ -229,9 +241,9 @@ def test_who_shares_the_card_has_what_its_share_leaves() -> None:
 def test_one_request_that_does_not_fit_into_the_share_is_a_finding_with_what_to_write() -> None:
     budget = budget_of(known_model(), gpu_memory_utilization=0.8)  # 0 tokens: the model's own 40,960
     assert budget.added.missing == 0  # on the card there is room
-    assert budget.missing == (15_000 + 5760 + 1024) * MIB + BLOCK - int(0.8 * CARD.memory)
+    assert budget.missing == (15_000 + 5760 + 1024) * MIB + OF_REQUESTS + BLOCK - int(0.8 * CARD.memory)
     (refusal,) = refusals([budget])
-    assert "qwen needs 21,787 MiB, and its share of the card is 19,661 MiB: 2,126 MiB too much" in refusal.details
+    assert "qwen needs 21,796 MiB, and its share of the card is 19,661 MiB: 2,136 MiB too much" in refusal.details
     assert refusal.resolution.startswith("Write gpu_memory_utilization: 0.89 ")
     ways = {advice.write: advice.fits for advice in advice_on(budget)}
     assert ways == {
@@ -250,7 +262,7 @@ def test_what_leaves_the_share_too_small_is_told_as_not_enough() -> None:
     budget = budget_of(known_model(), gpu_memory_utilization=0.6)
     ways = {advice.write: advice.fits for advice in advice_on(budget)}
     assert ways["kv_cache_dtype: fp8"] is False
-    assert "kv_cache_dtype: fp8 (a cache of one byte a number): 18,906 MiB, not enough" in fit_text(budget, {}, PLAIN)
+    assert "kv_cache_dtype: fp8 (a cache of one byte a number): 18,915 MiB, not enough" in fit_text(budget, {}, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +284,7 @@ def test_a_cache_of_so_many_gib_has_to_hold_one_request() -> None:
     assert "kv_cache_gib: 6" in [advice.write for advice in advice_on(budget)]
     budget = budget_of(known_model(), kv_cache_gib=6)
     assert budget.missing == 0
-    assert budget.added.total == SIZE + (6 + 1) * 2**30
+    assert budget.added.total == SIZE + (6 + 1) * 2**30 + OF_REQUESTS
 
 
 @pytest.mark.parametrize(("keys", "options", "weights"), CASES["weights count as they are computed with"])
@@ -308,7 +320,7 @@ def test_weights_that_are_too_large_alone_are_a_finding_all_the_same() -> None:
 def test_without_a_cards_memory_what_the_model_needs_is_told() -> None:
     nobody = Card("0000:01:00.0", "nvidia", "NVIDIA of no size")
     budget = budget_of(known_model(), card=nobody, max_model_len=4096)
-    assert terms(budget) == {"weights": 15_000, "cache": 579, "compute buffers": 1024}
+    assert terms(budget) == {"weights": 15_000, "cache": 579, "compute buffers": 1034}
     assert "vLLM takes 90% of the card, whose memory is not known" in budget.engines[0].unread[1]
     assert advice_on(budget) == ()
 

@@ -22,6 +22,13 @@ ACTIVATIONS, GRAPHS = 512 * MIB, 512 * MIB
 Both are reckoned and were measured on no card. What the driver and the context of CUDA take is not in them: that is
 left free of every card (``loads.budgets.RESERVED``).
 """
+COUNTS, LOGITS = 33, 6
+"""Bits that each of ``max_num_seqs`` requests has on the card for each token that the model knows, and bytes beside.
+
+The bits say which tokens were asked and how often each was answered, and lie there from the start (``PenaltiesState``).
+The bytes are those of two and of four in which the start computes one token of all requests at once, when nothing else
+is computed (``_dummy_sampler_run``, ``Sampler.apply_sampling_params``): read in ``v1/worker/gpu`` of vLLM 0.33.0.
+"""
 STEPS = ((160 * GIB, 16_384), (70 * GIB, 8192), (1, 2048), (0, 8192))
 """From what memory of a card on so many tokens are computed at once (``get_batch_defaults``); 0: it is not known."""
 AT_ONCE = 2
@@ -75,7 +82,7 @@ def _load(service: ResolvedService, name: str, header: Header | None, size: int,
         cache,
         cache,
         ubatch=step,
-        buffers=ACTIVATIONS if service.option("enforce_eager") else ACTIVATIONS + GRAPHS,
+        buffers=_buffers(service, shape.vocabulary),
         offloaded=service.option("cpu_offload") * GIB,
         pages=Pages(page, AT_ONCE * step, MAMBA_STATES if shape.architecture in MAMBA else STATES),
     )
@@ -89,6 +96,13 @@ def _with_share(service: ResolvedService, load: Load, memory: int) -> Load:
         own_cache = 0 if load.is_guessed else cache_bytes(load) + state_bytes(load)
         return replace(load, share=needed_bytes(load) - own_cache + asked)
     return replace(load, share=int(service.option("gpu_memory_utilization") * memory), card=memory)
+
+
+def _buffers(service: ResolvedService, vocabulary: int) -> int:
+    """Return what computing takes beside weights and cache, of as many requests as may be answered at once."""
+    of_requests = int(service.option("max_num_seqs")) * vocabulary
+    graphs = 0 if service.option("enforce_eager") else GRAPHS
+    return max(ACTIVATIONS, of_requests * LOGITS) + graphs + of_requests * COUNTS // 8
 
 
 def _cache_type(service: ResolvedService) -> str:
@@ -119,8 +133,10 @@ def _quantises(service: ResolvedService, header: Header | None) -> bool:
 
 def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Iterator[str]:
     """What is reckoned, and what is left out of the sum."""
-    graphs = "" if service.option("enforce_eager") else " and CUDA graphs"
-    yield f"{load.name}: {load.buffers // MIB:,} MiB stand for activations{graphs}; reckoned, measured on no card"
+    graphs = "" if service.option("enforce_eager") else ", CUDA graphs"
+    requests = f"what {service.option('max_num_seqs')} requests have there from the start"
+    buffers = f"{load.buffers // MIB:,} MiB stand for activations{graphs} and {requests}"
+    yield f"{load.name}: {buffers}; reckoned, measured on no card"
     if not load.share:
         share = f"{service.option('gpu_memory_utilization'):.0%}"
         yield f"{load.name}: vLLM takes {share} of the card, whose memory is not known; counted is what the model needs"
