@@ -81,6 +81,11 @@ class Card:
         """How it is called in messages: "NVIDIA GeForce RTX 3060 (0000:01:00.0)"."""
         return f"{self.name} ({self.pci})"
 
+    def may_compute(self, least: tuple[int, int]) -> bool:
+        """Return whether its compute capability is at least that one; True where nobody tells it."""
+        known = tuple(int(part) for part in self.capability.split(".") if part.isdecimal())
+        return not known or known >= least
+
     def obstacle(self) -> str:
         """Why it cannot be given to a container, empty when it can."""
         if self.driver == "vfio-pci":

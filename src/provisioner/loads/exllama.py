@@ -17,8 +17,11 @@ IN_WINDOWS = "gpt_oss"
 """The one whose layers with a window keep that alone, for each request (``modules/sliding_attn.py``)."""
 DELTA_NETS = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"})
 """Those most of whose layers are recurrent (``modules/gated_delta_net.py``)."""
-PAGE, GROUP = 256, 32
-"""Tokens of a page; numbers that share a scale, where they are packed: what is left over is not kept."""
+PAGE, GROUP, STATE_BYTES = 256, 32, 4
+"""Tokens of a page; numbers that share a scale, where they are packed: what is left over is not kept.
+
+And the bytes of a number of what is told as recurrent.
+"""
 ROLLED_BACK = 2 * PAGE
 """Tokens that a window keeps besides."""
 LINEAR = "linear_attention"
@@ -66,6 +69,18 @@ def shape_of_exllama(header: Header, *, is_packed: bool, drafted: int = 0) -> Sh
     )
 
 
+def stored_bytes(header: Header) -> int:
+    """Return the bytes of a request's state where it lies in the host's memory, for others to go on from; 0 for none.
+
+    States for drafts, and what a window keeps beside its tokens, are not stored (``get_checkpoint_size``).
+    """
+    shape = shape_of_exllama(header, is_packed=False)
+    numbers = sum(layer.numbers for layer in shape.layers if isinstance(layer, Recurrent))
+    if header.architecture == IN_WINDOWS:
+        numbers = numbers * int(header.values.get("sliding_window", 0)) // _ring_tokens(header)
+    return STATE_BYTES * numbers
+
+
 def _kinds(header: Header, unread: list[str]) -> list[str]:
     """What each layer is; what is not told is added to ``unread``."""
     if header.architecture in ATTENDING:
@@ -94,9 +109,12 @@ def _ring(header: Header, numbers: int) -> int:
 
     The window counts the token that asks, which is not kept with the others.
     """
+    return _ring_tokens(header) * numbers
+
+
+def _ring_tokens(header: Header) -> int:
     window = max(header.values.get("sliding_window", 0) - 1, 0)
-    tokens = -(-(window + ROLLED_BACK) // PAGE) * PAGE
-    return int(tokens * numbers)
+    return int(-(-(window + ROLLED_BACK) // PAGE) * PAGE)
 
 
 def _delta_net(header: Header, drafted: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, problems, resolve
+from provisioner.lab.rules import card_problems, model_option_problems
 from provisioner.loads.advice import advice_on
 from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.refusals import refusals
@@ -34,6 +35,7 @@ CASES = read_cases("services/tabbyapi")
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("hub", "tabbyapi")
+KEYS = {"api_key": Secret("key", "0123456789abcdef"), "admin_key": Secret("admin", "fedcba9876543210")}
 SIZE = 5000 * MIB
 """Bytes of the model's files."""
 EMBEDDINGS = 151_936 * 4096 * 2
@@ -68,8 +70,7 @@ def older_budget(known: Known, memory: int = 24 * 1024, **options: Any) -> Budge
 
 def budget_of(known: Known, size: int = SIZE, memory: int = 24 * 1024, **options: Any) -> Budget:
     """What lies on a card of which so many MiB are usable, with models whose files have ``size`` bytes."""
-    keys = {"api_key": Secret("key", "0123456789abcdef"), "admin_key": Secret("admin", "fedcba9876543210")}
-    service = {"model": "qwen", **keys, **options}
+    service = {"model": "qwen", **KEYS, **options}
     form = "exl2" if options.get("backend") == "exllamav2" else "exl3"
     models = {"qwen": {"source": "dir:/models/qwen", "format": form}}
     models["small"] = {"source": "dir:/models/small", "format": form}
@@ -98,14 +99,29 @@ def budget_of(known: Known, size: int = SIZE, memory: int = 24 * 1024, **options
 def test_exllamav2_computes_no_more_requests_at_once_than_a_chunk_has_room_for(
     options: dict[str, Any], most: int | None
 ) -> None:
-    keys = {"api_key": Secret("key", "0123456789abcdef"), "admin_key": Secret("admin", "fedcba9876543210")}
     content = {
         "name": "lab",
         "models": {"qwen": {"source": "dir:/models/qwen", "format": "exl2"}},
-        "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": {"model": "qwen", **keys, **options}}}},
+        "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": {"model": "qwen", **KEYS, **options}}}},
     }
     found = [one for one in problems(resolve(spec_of(content), CATALOG)) if one.path[-1] == "max_batch_size"]
     assert [one.hint for one in found] == ([] if most is None else [f"Write {most} or less, or a larger chunk_size."])
+
+
+@pytest.mark.parametrize(("keys", "options", "hints"), CASES["what exllamav3 refuses because of its model's file"])
+def test_what_exllamav3_refuses_because_of_its_models_file_is_a_problem(
+    keys: dict[str, Any], options: dict[str, Any], hints: dict[str, str]
+) -> None:
+    models = {name: {"source": f"dir:/models/{name}"} for name in ("qwen", "small")}
+    services = {"tabbyapi": {"model": "qwen", **KEYS, **options}}
+    content = {"name": "lab", "models": models, "containers": {"hub": {"gpu": "any", "services": services}}}
+    small = known_model("small", model_type="qwen3_5_text", num_hidden_layers=8, **DELTA).headers
+    known = Known(headers={**known_model(**{**DELTA, **keys}).headers, **small})
+    found = model_option_problems(resolve(spec_of(content), CATALOG, known))
+    assert {str(problem.path[-1]): problem.hint for problem in found} == hints
+    assert model_option_problems(resolve(spec_of(content), CATALOG)) == [
+        one for one in found if "max_seq_len" in options
+    ]
 
 
 def terms(budget: Budget) -> dict[str, int]:
@@ -282,15 +298,15 @@ def test_what_is_not_known_of_the_older_backend_is_said(keys: dict[str, Any], re
 
 
 @pytest.mark.parametrize(("capability", "is_old"), [("7.5", True), ("8.0", False), ("12.0", False), ("", False)])
-def test_cards_without_flash_attention_are_not_added_up_for_the_older_backend(capability: str, is_old: bool) -> None:
-    assert bool(older_loads.too_old(capability)) is is_old
+def test_cards_that_are_too_old_are_not_added_up_for_either_backend(capability: str, is_old: bool) -> None:
     card = Card("0000:01:00.0", "nvidia", NVIDIA.title, capability=capability)
+    assert bool(older_loads.too_old(card)) is is_old
     serving = knowledge_of("tabbyapi").folder_serving("exl2", card, 8 * 2**30)
     assert serving is not None
     assert bool(serving.unknown) is is_old
     newer = knowledge_of("tabbyapi").folder_serving("exl3", card, 8 * 2**30)
     assert newer is not None
-    assert newer.unknown == ""
+    assert ("exllamav3 computes from compute capability 8.0 on" in newer.unknown) is is_old
 
 
 def test_a_model_that_the_newer_backend_cannot_read_is_added_up_for_the_older_one() -> None:
@@ -303,6 +319,22 @@ def test_a_model_that_the_newer_backend_cannot_read_is_added_up_for_the_older_on
     assert budget_of(known_model()).added == budget_of(known_model(), backend="exllamav3").added
     written = (paths.roles() / "tabbyapi/vars/main.yml").read_text(encoding="utf-8")
     assert f"{{{{ {[*own.OLDER_FORMATS]} if tabbyapi_backend == 'exllamav3'" in written
+
+
+@pytest.mark.parametrize(
+    ("capability", "backend", "count"), [("7.5", "exllamav3", 1), ("8.0", "exllamav3", 0), ("7.5", "exllamav2", 0)]
+)
+def test_a_card_on_which_exllamav3_does_not_start_is_refused(capability: str, backend: str, count: int) -> None:
+    content = {
+        "name": "lab",
+        "models": {"qwen": {"source": "dir:/models/qwen"}},
+        "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": {"model": "qwen", "backend": backend, **KEYS}}}},
+    }
+    card = Card("0000:01:00.0", "nvidia", NVIDIA.title, capability=capability)
+    found = card_problems(resolve(spec_of(content), CATALOG, replace(known_model(), cards={"hub": card})))
+    assert [problem.message.partition(": ")[2] for problem in found] == [
+        "exllamav3 computes from compute capability 8.0 on, and this is 7.5"
+    ] * count
 
 
 def test_a_card_that_is_too_old_is_said_where_its_engine_is_added_up() -> None:

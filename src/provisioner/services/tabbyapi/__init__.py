@@ -35,6 +35,8 @@ WORD = "--context"
 """By which the launcher is told another context than its file says."""
 PORT = "--port [0-9]+"
 EXLLAMAV2 = "exllamav2"
+AMPERE = (8, 0)
+"""The compute capability without which exllamav3 does not start (``hardware_supports_exllamav3``, e632af4)."""
 STEP = 256
 """Tokens of one page of the cache, with either backend."""
 OF_REQUEST = 8
@@ -75,11 +77,23 @@ class Knowledge(base.Knowledge):
             message = f"exllamav2 computes {most} requests at once at most with a chunk of {chunk}"
             yield service.problem("max_batch_size", message, f"Write {most} or less, or a larger chunk_size.")
 
+    def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """What exllamav3 refuses because of what its models' files say."""
+        from provisioner.services.tabbyapi.options import model_problems  # no lab without tabbyAPI needs it
+
+        yield from model_problems(service)
+
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
-        """A card that knows no CUDA."""
-        if service.card is not None and service.card.vendor != NVIDIA:
-            message = f"{service.card.title} knows no CUDA, which its stacks are for"
+        """A card that knows no CUDA, or is too old for exllamav3."""
+        from provisioner.services.tabbyapi.loads import is_older
+
+        card = service.card
+        if card is not None and card.vendor != NVIDIA:
+            message = f"{card.title} knows no CUDA, which its stacks are for"
             yield Problem(service.path, message, "Give the container another card.")
+        elif card is not None and _too_old(card) and not is_older(service):
+            hint = f"Take a model of EXL2 and the stack {STACKS[EXL2]}, or give the container another card."
+            yield Problem(service.path, f"{card.title}: {_too_old(card)}", hint)
 
     def loads(
         self,
@@ -100,7 +114,7 @@ class Knowledge(base.Knowledge):
 
         if form not in STACKS:
             return None
-        unknown = too_old(card.capability) if form == EXL2 else ""
+        unknown = too_old(card) if form == EXL2 else _too_old(card)
         if card.vendor != NVIDIA:
             unknown = "its stacks are for cards that know CUDA"
         caches = tuple((mode, {"stack": STACKS[form], "cache_mode": mode}) for mode in CACHE_MODES[form])
@@ -139,6 +153,13 @@ class Knowledge(base.Knowledge):
             encode="/v1/token/encode",
             no_room=NO_ROOM,
         )
+
+
+def _too_old(card: Card) -> str:
+    """Return why exllamav3 does not start on the card; empty where nothing is known against it."""
+    if card.may_compute(AMPERE):
+        return ""
+    return f"exllamav3 computes from compute capability 8.0 on, and this is {card.capability}"
 
 
 def _page_problems(service: ResolvedService) -> Iterator[Problem]:

@@ -49,21 +49,21 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int]) -> EngineLoads:
 
     Where it is not known what a model keeps of its tokens its weights count all the same, and why is told.
     """
-    is_older = _is_older(service)
+    older = is_older(service)
     loads: list[Load] = []
     unknown: list[str] = []
-    if is_older and service.card is not None:
-        old = too_old(service.card.capability)
+    if older and service.card is not None:
+        old = too_old(service.card)
         unknown += [old] if old else []
     guesses: list[str] = []
-    for name in _names(service):
+    for name in names_of(service):
         header = service.headers.get(name)
         size = sizes.get(name, 0)
-        if is_older:
+        if older:
             load = older_load(service, name, header, size, _tokens(service))
             said = older_guesses(service, load, header)
         else:
-            load = _load(service, name, header, size)
+            load = load_of(service, name, header, size)
             said = _guesses(service, load, header)
         reasons = list(_unknown(service, load, header))
         if reasons:
@@ -79,7 +79,7 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int]) -> EngineLoads:
     )
 
 
-def _is_older(service: ResolvedService) -> bool:
+def is_older(service: ResolvedService) -> bool:
     """Whether exllamav2 loads the models.
 
     The backend follows from the wheels of a stack, which are not known before they are locked. Until then the model
@@ -93,13 +93,14 @@ def _is_older(service: ResolvedService) -> bool:
     return (form or (model.format if model else "")) in OLDER_FORMATS
 
 
-def _names(service: ResolvedService) -> tuple[str, ...]:
+def names_of(service: ResolvedService) -> tuple[str, ...]:
     """The model that answers, and the one that drafts where that is asked for."""
     drafts = service.option("draft_mode") == "model"
     return service.model_names if drafts else service.model_names[:1]
 
 
-def _load(service: ResolvedService, name: str, header: Header | None, size: int) -> Load:
+def load_of(service: ResolvedService, name: str, header: Header | None, size: int) -> Load:
+    """Return what one of its models takes with exllamav3; ``size``: bytes of its files, 0 where unknown."""
     answers = name == service.model_names[0]
     keys, values = _types(service) if answers else ("f16", "f16")
     drafted = 0 if service.option("draft_mode") == "disabled" else DRAFTED
@@ -137,13 +138,20 @@ def _types(service: ResolvedService) -> tuple[str, str]:
     return f"exl{keys.strip()}", f"exl{values.strip()}"
 
 
-def _tokens(service: ResolvedService) -> int:
-    """The tokens of the cache, in whole pages; also of a drafting model's."""
+def asked_tokens(service: ResolvedService) -> int:
+    """Return the tokens that the cache is to have: those that are written, else those that its model was trained with.
+
+    A drafting model's has as many.
+    """
     written = service.option("cache_size") or max(service.option("max_seq_len"), 0)
     header = service.headers.get(service.model_names[0])
     trained = header.values.get("max_position_embeddings", 0) if header else 0
-    tokens = written or trained or UNKNOWN_CONTEXT
-    return -(-tokens // PAGE) * PAGE
+    return int(written or trained or UNKNOWN_CONTEXT)
+
+
+def _tokens(service: ResolvedService) -> int:
+    """The same in whole pages."""
+    return -(-asked_tokens(service) // PAGE) * PAGE
 
 
 def _chunk(service: ResolvedService) -> int:
@@ -188,7 +196,7 @@ def _offloaded(service: ResolvedService, header: Header | None, weights: int) ->
 
 def _unknown(service: ResolvedService, load: Load, header: Header | None) -> Iterator[str]:
     """Why nobody knows what a model takes."""
-    drafts = not _is_older(service) and service.option("draft_mode") == "mtp"
+    drafts = not is_older(service) and service.option("draft_mode") == "mtp"
     variables = service.option("environment") or ()
     yield from uncounted_of_folder(load, header, variables, sees=service.option("vision"), drafts=drafts)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from provisioner.gpus.cards import Card
 from provisioner.loads.exllama2 import (
     HALF,
     is_output_embedded,
@@ -36,12 +37,12 @@ FLASH_SINCE = (8, 0)
 """The compute capability without which flash-attn does not compute, and tabbyAPI takes another way."""
 
 
-def too_old(capability: str) -> str:
-    """Why nobody knows what it takes of a card of that compute capability; empty where nothing is known against it."""
-    known = tuple(int(part) for part in capability.split(".") if part.isdecimal())
-    if not known or known >= FLASH_SINCE:
+def too_old(card: Card) -> str:
+    """Why nobody knows what it takes of that card; empty where nothing is known against it."""
+    if card.may_compute(FLASH_SINCE):
         return ""
-    return f"exllamav2 computes without flash-attn on cards of compute capability {capability}, which is not added up"
+    computes = f"exllamav2 computes without flash-attn on cards of compute capability {card.capability}"
+    return f"{computes}, which is not added up"
 
 
 def older_load(service: ResolvedService, name: str, header: Header | None, size: int, tokens: int) -> Load:

@@ -156,8 +156,7 @@ def _caches(card: Card, usable: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         return
     share = {"gpu_memory_utilization": hundredths / 100}
     yield "auto", share
-    capability = [int(part) for part in card.capability.split(".") if part.isdecimal()]
-    if not capability or tuple(capability) >= FP8_SINCE:
+    if card.may_compute(FP8_SINCE):
         yield "fp8", {**share, "kv_cache_dtype": "fp8"}
 
 
