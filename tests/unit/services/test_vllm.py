@@ -157,6 +157,51 @@ def test_more_context_than_the_models_is_refused_as_soon_as_that_is_known() -> N
     assert model_option_problems(resolve(spec, CATALOG, stretched)) == []
 
 
+@pytest.mark.parametrize(
+    ("method", "asked", "message"),
+    [
+        ("awq", "fp8", "fp8 is asked for, and the weights of qwen are awq"),
+        ("compressed-tensors", "fp8", "fp8 is asked for, and the weights of qwen are compressed-tensors"),
+        ("gptq", "gptq", None),
+        ("awq", "", None),
+        ("", "fp8", None),
+        ("auto-round", "gptq", None),  # vLLM has a name of its own for it
+    ],
+)
+def test_another_quantisation_than_the_weights_have_is_refused(method: str, asked: str, message: str | None) -> None:
+    known = known_model(quantization_config={"quant_method": method}) if method else known_model()
+    found = model_option_problems(resolve(spec_of(lab(quantization=asked)), CATALOG, known))
+    assert [problem.message for problem in found] == ([message] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({}, 6),
+        ({"kv_cache_gib": 5}, 6),
+        ({"kv_cache_gib": 6}, None),
+        ({"max_model_len": 7280}, None),
+        ({"max_model_len": 7281}, 2),
+        ({"max_model_len": 4096, "dtype": "float32"}, 2),
+    ],
+)
+def test_a_cache_in_the_hosts_memory_has_to_hold_one_request(options: dict[str, Any], needed: int | None) -> None:
+    spec = spec_of(lab(memory="32GiB", backend="cpu", **options))
+    found = model_option_problems(resolve(spec, CATALOG, known_model()))
+    hints = [f"Write {needed} or more, or a smaller max_model_len."] if needed else []
+    assert [(problem.path[-1], problem.hint) for problem in found] == [("kv_cache_gib", hint) for hint in hints]
+    assert model_option_problems(resolve(spec, CATALOG)) == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "count"), [("7.5", "bfloat16", 1), ("8.0", "bfloat16", 0), ("7.5", "auto", 0)]
+)
+def test_numbers_that_a_card_does_not_know_are_refused(capability: str, dtype: str, count: int) -> None:
+    card = replace(CARD, capability=capability)
+    found = card_problems(resolve(spec_of(lab(gpu="any", dtype=dtype)), CATALOG, Known(cards={"hub": card})))
+    assert [problem.hint for problem in found] == ["Write dtype: auto, or float16."] * count
+
+
 def test_a_folder_here_is_held_against_its_context_by_who_opens_the_file(tmp_path: Path) -> None:
     write_folder(tmp_path / "qwen", {**folder_files(None), "config.json": json.dumps(QWEN_FOLDER).encode()})
     file = tmp_path / "homelab.yml"

@@ -31,6 +31,10 @@ GIB = 2**30
 FORMATS = ("safetensors", "awq", "gptq", "fp8")
 FP8_SINCE = (8, 9)
 """The compute capability with which cards know numbers of FP8."""
+BFLOAT16_SINCE = (8, 0)
+"""Without it vLLM does not start with that ``dtype`` (``check_if_supports_dtype`` of its 0.33.0)."""
+METHODS = ("awq", "gptq", "fp8", "compressed-tensors")
+"""What ``quantization`` takes: another one than the model's own ends the start (``_verify_quantization`` of 0.33.0)."""
 WORD = "--max-model-len"
 STEP = 16
 """Tokens of one block of its cache."""
@@ -74,19 +78,29 @@ class Knowledge(base.Knowledge):
         yield from _parallel_problems(service)
 
     def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
-        """A context that its model was not made for."""
+        """A context that its model was not made for or no cache holds, and other weights than are asked for."""
         for name in service.model_names:
             header = service.headers.get(name)
             longest = header.context if header else 0
             if 0 < longest < service.option("max_model_len"):
                 message = f"{service.option('max_model_len')} tokens are asked for, and {name} was made for {longest}"
                 yield service.problem("max_model_len", message, f"Write {longest} or less, or 0 for all of them.")
+            method, asked = header.values.get("method") if header else "", service.option("quantization")
+            if method in METHODS and asked not in ("", method):
+                message = f"{asked} is asked for, and the weights of {name} are {method}"
+                yield service.problem("quantization", message, "Leave it out.")
+        if service.option("backend") == CPU:
+            yield from _cache_problems(service)
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
-        """A card that knows no CUDA."""
-        if service.card is not None and service.card.vendor != NVIDIA:
-            message = f"{service.card.title} knows no CUDA, which its stacks are for"
+        """A card that knows no CUDA, or not the numbers that are asked for."""
+        card, dtype = service.card, service.option("dtype")
+        if card is not None and card.vendor != NVIDIA:
+            message = f"{card.title} knows no CUDA, which its stacks are for"
             yield Problem(service.path, message, "Give the container another card.")
+        elif card is not None and dtype == "bfloat16" and not card.may_compute(BFLOAT16_SINCE):
+            message = f"{card.title} is of compute capability {card.capability}, and knows {dtype} from 8.0 on"
+            yield service.problem("dtype", message, "Write dtype: auto, or float16.")
 
     def loads(self, service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads | None:
         """Its share of the card, and what its model needs of that; None where nothing of it lies on a card."""
@@ -169,6 +183,16 @@ def _memory_problems(service: ResolvedService) -> Iterator[Problem]:
         message = f"its container has {size_text(service.memory)} of memory, and vLLM's three processes take"
         place = ("containers", service.container, "memory") if service.has_written_memory else service.path
         yield Problem(place, f"{message} {size_text(needed)} beside the weights", f"Write {size_text(needed)} or more.")
+
+
+def _cache_problems(service: ResolvedService) -> Iterator[Problem]:
+    """Yield a cache in the container's memory that does not hold one request of the longest context."""
+    from provisioner.services.vllm.loads import least_cache
+
+    gib, needed = service.option("kv_cache_gib") or DEFAULT_CACHE_GIB, -(-least_cache(service) // GIB)
+    if gib < needed:
+        message = f"a request of the longest context takes {needed} GiB of cache, and {gib} are there"
+        yield service.problem("kv_cache_gib", message, f"Write {needed} or more, or a smaller max_model_len.")
 
 
 def _parallel_problems(service: ResolvedService) -> Iterator[Problem]:

@@ -65,6 +65,16 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
     return EngineLoads(service.address, loads, tuple(_guesses(service, load, header)), unknown=unknown)
 
 
+def least_cache(service: ResolvedService) -> int:
+    """Return the bytes that one request of the longest context takes of the cache at least, 0 where that is unknown.
+
+    Without a card vLLM chooses its pages otherwise, so that none count here; nor do states.
+    """
+    name = service.model_names[0]
+    load = _load(service, name, service.headers.get(name), 0, 0)
+    return 0 if load.is_guessed or state_bytes(load) else cache_bytes(replace(load, pages=Pages(1, 0)))
+
+
 def _load(service: ResolvedService, name: str, header: Header | None, size: int, memory: int) -> Load:
     number = WIDE_BYTES if service.option("dtype") == WIDE else USUAL_BYTES
     shape = shape_of_vllm(header, number) if header else Shape("", unread=("its config.json is not known",))
