@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import problems, resolve
+from provisioner.lab import Known, problems, resolve
 from provisioner.lab.filling import Place, filled_in
+from provisioner.models.header import Header
 from provisioner.services import knowledge_of
 from provisioner.services.base import Limits
 from provisioner.services.ollama import NAME, REFERENCE
@@ -95,6 +96,10 @@ def test_the_context_of_a_model_counts_before_that_of_the_server() -> None:
     service = resolve(spec_of(content), CATALOG).services[ADDRESS]
     assert KNOWLEDGE.limits(service, "tiny") == Limits(512)
     assert KNOWLEDGE.limits(service, "other") == Limits(8192)
+    trained = Known(headers={"other": Header("llama", context=4096), "tiny": Header("llama", context=4096)})
+    service = resolve(spec_of(content), CATALOG, trained).services[ADDRESS]
+    assert KNOWLEDGE.limits(service, "tiny") == Limits(512)
+    assert KNOWLEDGE.limits(service, "other") == Limits(4096)
 
 
 def test_the_role_holds_names_against_the_same_forms() -> None:

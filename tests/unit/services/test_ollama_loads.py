@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import resolve
+from provisioner.gpus.cards import Card
+from provisioner.lab import Known, resolve
+from provisioner.lab.rules import card_problems, warnings
 from provisioner.loads.advice import advice_on
 from provisioner.loads.budgets import budgets
 from provisioner.loads.engines import EngineLoads
@@ -24,7 +26,7 @@ from provisioner.services import knowledge_of
 from provisioner.services.ollama.loads import KEPT_FREE, own_context
 from provisioner.values import paths
 from tests.lab_files import spec_of
-from tests.unit.lab.test_cards import NVIDIA
+from tests.unit.lab.test_cards import AMD, NVIDIA
 from tests.unit.loads.models import LLAMA, QWEN
 from tests.unit.services.test_ollama import ADDRESS, SMALL, lab
 
@@ -296,3 +298,39 @@ def test_what_does_not_fit_is_refused_with_options_that_ollama_has() -> None:
 def test_what_fits_needs_no_advice() -> None:
     (budget,) = budgets([loads(context=4096)], {"amd": replace(NVIDIA, memory=24 * GIB)})
     assert (budget.missing, advice_on(budget)) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("card", "options", "is_flashing"),
+    [
+        (replace(NVIDIA, capability="5.2"), {}, False),
+        (replace(NVIDIA, capability="7.2"), {}, False),
+        (replace(NVIDIA, capability="6.1"), {}, True),
+        (replace(NVIDIA, capability=""), {}, True),
+        (replace(NVIDIA, capability="5.2"), {"flash_attention": "on"}, True),
+        (replace(NVIDIA, capability="5.2"), {"vulkan": True}, True),
+        (AMD, {}, True),
+    ],
+)
+def test_a_card_without_flash_attention_takes_no_packed_cache_and_more_to_compute(
+    card: Card, options: dict[str, Any], is_flashing: bool
+) -> None:
+    content = lab(("llama",), kv_cache_type="q8_0", **options)
+    content["containers"]["amd"]["gpu"] = "any"
+    resolved = resolve(spec_of(content), load_catalog(), Known(headers=HEADS, cards={"amd": card}))
+    found = knowledge_of("ollama").loads(resolved.services[ADDRESS], SIZES, 8 * GIB)
+    assert found is not None
+    assert found.loads[0].flash_attention is is_flashing
+    problems = card_problems(resolved)
+    assert [(problem.path[-1], problem.hint) for problem in problems] == [("kv_cache_type", "Write f16.")] * (
+        not is_flashing
+    )
+
+
+@pytest.mark.parametrize(("name", "parallel", "count"), [("hybrid", 2, 1), ("hybrid", 1, 0), ("llama", 2, 0)])
+def test_requests_that_ollama_computes_one_by_one_all_the_same_are_a_warning(
+    name: str, parallel: int, count: int
+) -> None:
+    resolved = resolve(spec_of(lab((name,), num_parallel=parallel)), load_catalog(), Known(headers=HEADS))
+    hints = [problem.hint for problem in warnings(resolved) if problem.path[-1] == "num_parallel"]
+    assert hints == ["Write 1, or serve it by llama_cpp."] * count

@@ -26,6 +26,11 @@ REFERENCE = re.compile(
     re.ASCII,
 )
 """What a registry calls a model: perhaps its host, perhaps who made it, the name and perhaps a tag."""
+FLASH_SINCE, NEVER_FLASHING = (6, 0), "7.2"
+"""The compute capability from which Ollama uses flash attention on CUDA, but for one (``cudaFlashAttentionSupported``).
+
+Read in ``ml/device.go`` of August 2026. llama.cpp then starts with no cache of another type than f16.
+"""
 DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -55,6 +60,24 @@ class Knowledge(base.Knowledge):
                 place = use.option if use.place is None else f"{use.option}.{use.place}"
                 yield service.problem(place, header.helps, "Name the model that it belongs to.")
 
+    def warnings(self, service: ResolvedService) -> Iterator[Problem]:
+        """Requests at the same time to a model of which Ollama computes one at a time."""
+        from provisioner.services.ollama.loads import ONE_AT_A_TIME
+
+        for name in service.model_names:
+            header = service.headers.get(name)
+            if header and header.architecture in ONE_AT_A_TIME and service.option("num_parallel") > 1:
+                message = f"Ollama computes one request to {name} at a time, however many are asked for"
+                yield service.problem("num_parallel", message, "Write 1, or serve it by llama_cpp.")
+
+    def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """A cache that needs flash attention on a card without it."""
+        cache, card = service.option("kv_cache_type"), service.card
+        if card is not None and cache != "f16" and not flashes(service):
+            needs = f"a cache of {cache} needs flash attention"
+            message = f"{needs}, which Ollama leaves off on {card.title}, of compute capability {card.capability}"
+            yield service.problem("kv_cache_type", message, "Write f16.")
+
     def needs_vulkan(self, service: ResolvedService) -> bool:
         """Whether it computes by Vulkan."""
         return bool(service.option("vulkan"))
@@ -68,11 +91,16 @@ class Knowledge(base.Knowledge):
         return loads_of(service, sizes, memory)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
-        """The context of the model where the file says one, else the server's; nobody knows Ollama's own choice."""
+        """The context of the model where the file says one, else the server's; nobody knows Ollama's own choice.
+
+        A request gets no more than the model was trained with, whatever is asked (``effectiveContext``).
+        """
         asked = [service.option("context")]
         if model in service.models:
             asked.insert(0, service.models[model].context)
-        return Limits(next(filter(None, asked), None))
+        longest = next(filter(None, asked), None)
+        trained = service.headers[model].context if model in service.headers else 0
+        return Limits(min(longest, trained) if longest and trained else longest)
 
     def metrics(self, service: ResolvedService) -> Metrics:  # noqa: ARG002
         """The models that it has in memory; it counts neither tokens nor requests."""
@@ -88,6 +116,14 @@ class Knowledge(base.Knowledge):
         if wants_device:
             return Processor(is_device=True, why="its proof does not note what computed", notes_verdict=False)
         return Processor(is_device=False, why="no device was asked for")
+
+
+def flashes(service: ResolvedService) -> bool:
+    """Return whether flash attention is used, where nobody writes it by what the card can."""
+    asked, card = service.option("flash_attention"), service.card
+    if asked != "auto" or card is None or service.option("vulkan"):
+        return bool(asked != "off")
+    return card.may_compute(FLASH_SINCE) and card.capability != NEVER_FLASHING
 
 
 def _name_problems(service: ResolvedService) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled
 from provisioner.services.base import ResolvedService
+from provisioner.services.ollama import flashes
 
 GIB = 2**30
 CONTEXTS = ((47 * GIB, 262_144), (23 * GIB, 32_768))
@@ -220,7 +221,7 @@ class _Server:
             unified=False,  # the number of slots is told, and then each has its own cache
             adapts=True,
             tensors=model.tensors,
-            flash_attention=self.option("flash_attention") != "off",
+            flash_attention=flashes(self.service),
             uncounted=words_of(list(self._uncounted()), (), self.option("environment") or {}),
         )
 
@@ -236,7 +237,7 @@ class _Server:
             return min(model.batch or EMBEDDING_BATCH, context)
         if model.batch:
             return model.batch
-        if self.option("flash_attention") == "off":
+        if not flashes(self.service):
             is_tight = context > LEAST_CONTEXT and self.memory <= 8 * GIB
             return TIGHT_BATCH if is_tight and self.memory and not self.option("vulkan") else LEAST_BATCH
         predicted = model.size + _predicted_cache(header, context)
@@ -303,7 +304,7 @@ class _Server:
         if self.option("num_parallel") > 1:
             yield self._way("one request at a time", num_parallel=1)
         smaller: dict[str, Any] = {}
-        if self.option("kv_cache_type") == "f16" and self.option("flash_attention") != "off":
+        if self.option("kv_cache_type") == "f16" and flashes(self.service):
             smaller = {"kv_cache_type": "q8_0"}
             yield self._way("a smaller type of the cache", **smaller)
         is_longer = any(self._context(model) > LEAST_CONTEXT for model in models)
