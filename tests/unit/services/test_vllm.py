@@ -20,7 +20,7 @@ from provisioner.loads.budgets import RESERVED, Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
 from provisioner.loads.refusals import refusals
-from provisioner.loads.terms import MIB, Load, cache_bytes
+from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes
 from provisioner.models.folders import header_of
 from provisioner.report.fit import fit_text
 from provisioner.report.style import PLAIN
@@ -270,6 +270,17 @@ def test_a_cache_of_so_many_gib_holds_states_as_well() -> None:
     assert budget.missing == 0
     assert terms(budget)["recurrent state"] == 77
     assert budget.added.total == SIZE + 2 * 2**30 + OF_REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"), [({}, 0), ({"speculative_tokens": 9}, 0), ({"speculative": "ngram"}, 3)]
+)
+def test_each_token_that_is_drafted_at_once_has_a_state_of_its_own(options: dict[str, Any], tokens: int) -> None:
+    known = known_model(**{**NEXT, "model_type": "qwen3_next", "max_position_embeddings": 16_384})
+    (load,) = budget_of(known, **options).engines[0].loads
+    of_layer = 32 * 128 * 128 * 2 + (3 + tokens) * (2 * 16 * 128 + 32 * 128) * 2
+    assert state_bytes(load) >= 36 * of_layer * (2 + tokens)
+    assert state_bytes(load) == pytest.approx(36 * of_layer * (2 + tokens), rel=0.02)
 
 
 def test_who_shares_the_card_has_what_its_share_leaves() -> None:

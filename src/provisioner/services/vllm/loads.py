@@ -34,7 +34,10 @@ STEPS = ((160 * GIB, 16_384), (70 * GIB, 8192), (1, 2048), (0, 8192))
 AT_ONCE = 2
 """Steps of which tokens are kept beside a window: on a card the next is prepared while one is computed."""
 STATES, MAMBA_STATES = 2, 3
-"""States of a request: its own, and of prompts that begin alike one behind and, where Mamba makes it, one inside."""
+"""States of a request: its own, and of prompts that begin alike one behind and, where Mamba makes it, one inside.
+
+Each token that is drafted at once has one more (``MambaSpec.max_memory_usage_bytes`` of vLLM 0.33.0).
+"""
 PAGE, LATENT_PAGE = 16, 64
 """Tokens of a page in a layer, at least: of FlashAttention's, and of those for models with one vector of a token."""
 WIDE, WIDE_BYTES, USUAL_BYTES = "float32", 4, 2
@@ -77,13 +80,15 @@ def least_cache(service: ResolvedService) -> int:
 
 def _load(service: ResolvedService, name: str, header: Header | None, size: int, memory: int) -> Load:
     number = WIDE_BYTES if service.option("dtype") == WIDE else USUAL_BYTES
-    shape = shape_of_vllm(header, number) if header else Shape("", unread=("its config.json is not known",))
+    drafted = service.option("speculative_tokens") if service.option("speculative") else 0
+    shape = shape_of_vllm(header, number, drafted) if header else Shape("", unread=("its config.json is not known",))
     context = service.option("max_model_len") or shape.context
     if header and not context:
         shape = Shape(shape.architecture, unread=(*shape.unread, "its config.json does not say what context it has"))
     cache = _cache_type(service)
     step = next(tokens for least, tokens in STEPS if memory >= least)
     page = LATENT_PAGE if shape.architecture in LATENT else PAGE
+    states = MAMBA_STATES if shape.architecture in MAMBA else STATES
     load = Load(
         name,
         shape,
@@ -94,7 +99,7 @@ def _load(service: ResolvedService, name: str, header: Header | None, size: int,
         ubatch=step,
         buffers=_buffers(service, shape.vocabulary),
         offloaded=service.option("cpu_offload") * GIB,
-        pages=Pages(page, AT_ONCE * step, MAMBA_STATES if shape.architecture in MAMBA else STATES),
+        pages=Pages(page, AT_ONCE * step, states + drafted),
     )
     return _with_share(service, load, memory)
 

@@ -28,10 +28,11 @@ USUAL_INTERVAL = 4
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A model, and of how many bytes the numbers are that it computes in."""
+    """A model, of how many bytes the numbers are that it computes in, and how many tokens are drafted at once."""
 
     header: Header
     number: int
+    drafted: int
 
     def value(self, name: str) -> int:
         """The count under that name, 0 where its config.json says none."""
@@ -39,12 +40,13 @@ class _Asked:
         return value if isinstance(value, int) else 0
 
 
-def shape_of_vllm(header: Header, number: int) -> Shape:
-    """The shape of a model; ``number``: bytes of the numbers that it computes in.
+def shape_of_vllm(header: Header, number: int, drafted: int = 0) -> Shape:
+    """The shape of a model; ``number``: bytes of the numbers that it computes in; ``drafted``: tokens at once.
 
-    A recurrent layer's state is told in numbers of 4 bytes, rounded up.
+    A recurrent layer's state is told in numbers of 4 bytes, rounded up. Its convolution remembers those that are
+    drafted besides (``num_spec`` of ``MambaStateShapeCalculator``).
     """
-    asked = _Asked(header, number)
+    asked = _Asked(header, number, drafted)
     if header.architecture in LATENT:
         return _shaped(header, _latent(asked))
     if header.architecture in DELTA_NETS:
@@ -123,7 +125,7 @@ def _delta_net(asked: _Asked) -> int:
     kernel = asked.value("linear_conv_kernel_dim")
     if not keys or not value or not heads or not kernel:
         return 0
-    convolution = (kernel - 1) * (2 * keys + heads * value) * asked.number
+    convolution = (kernel - 1 + asked.drafted) * (2 * keys + heads * value) * asked.number
     return convolution + heads * value * key * _state_number(asked)
 
 
@@ -134,5 +136,5 @@ def _mamba(asked: _Asked) -> int:
     groups, kernel = asked.value("mamba_n_groups"), asked.value("mamba_d_conv")
     if not heads or not size or not state or not inner or not groups or not kernel:
         return 0
-    convolution = (kernel - 1) * (inner + 2 * groups * state) * asked.number
+    convolution = (kernel - 1 + asked.drafted) * (inner + 2 * groups * state) * asked.number
     return convolution + heads * size * state * _state_number(asked)
