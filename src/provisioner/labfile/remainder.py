@@ -12,6 +12,7 @@ from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
 from provisioner.values.declared import Problem
 from provisioner.values.refusals import KeyPath
+from provisioner.values.state import Secret
 
 ROUNDS = 4
 """An option that is taken out may be one that its service needs, and that one all that its container has."""
@@ -19,13 +20,19 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """A valid file, and the places of what was taken out of the one that somebody wrote."""
+    """A valid file, and the places of what was taken out of the one that somebody wrote.
+
+    ``secrets``: the places of those that were needed and missing: they are there, and nobody knows their values.
+    """
 
     spec: Spec
     removed: frozenset[KeyPath]
+    secrets: frozenset[KeyPath] = frozenset()
 
     def is_about(self, problem: Problem) -> bool:
         """Return whether a problem of what is left may come of what was taken out, and not of what was written."""
+        if problem.path in self.secrets:
+            return True
         said = f"{problem.message} {problem.hint}"
         for path in self.removed:
             shared = min(len(path), len(problem.path))
@@ -47,23 +54,44 @@ def _called(path: KeyPath) -> tuple[str, ...]:
 
 
 def remainder(data: Mapping[str, Any], problems: Iterable[Problem], catalog: Catalog) -> Remainder | None:
-    """Return what is left of the values without the places of the problems; None where that is no file either."""
+    """Return what is left of the values without the places of the problems; None where that is no file either.
+
+    A service without a secret that it needs stays, with one that nobody knows: its other options are judged as well.
+    """
     left: dict[str, Any] = deepcopy(dict(data))
     removed: set[KeyPath] = set()
+    secrets: set[KeyPath] = set()
     for _ in range(ROUNDS):
-        before = len(removed)
+        before = len(removed) + len(secrets)
         for problem in problems:
+            if _is_filled_in(left, problem.path, catalog):
+                secrets.add(problem.path)
+                continue
             # What was taken out and is needed takes what needs it along.
             path = problem.path[:-1] if problem.path in removed else problem.path
             if not any(path[: len(one)] == one for one in removed):
                 removed |= {_taken_out(left, path)} - {()}
-        if len(removed) == before:
+        if len(removed) + len(secrets) == before:
             return None
         parsed = parse_spec(left, catalog)
         if parsed.spec is not None:
-            return Remainder(parsed.spec, frozenset(removed))
+            return Remainder(parsed.spec, frozenset(removed), frozenset(secrets))
         problems = parsed.problems
     return None
+
+
+def _is_filled_in(data: dict[str, Any], path: KeyPath, catalog: Catalog) -> bool:
+    """Put a secret without a value where a service lacks one that it needs, and return whether that was so."""
+    match list(path):
+        case ["containers", _, "services", role, option] if role in catalog.services:
+            known = catalog.services[str(role)].options.get(str(option))
+            written: Any = data
+            for step in path[:-1]:
+                written = written.get(step) if isinstance(written, dict) else None
+            if known and known.secret and isinstance(written, dict) and option not in written:
+                written[str(option)] = Secret(str(option), None)
+                return True
+    return False
 
 
 def _taken_out(data: dict[str, Any], path: KeyPath) -> KeyPath:

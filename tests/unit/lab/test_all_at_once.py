@@ -39,6 +39,20 @@ def said(written: Mapping[str, Any]) -> list[tuple[str, str]]:
     return sorted({(".".join(map(str, one.path)), one.message) for one in found})
 
 
+@pytest.mark.parametrize("key", [{}, {"api_key": 5}])
+def test_a_service_without_its_key_hides_none_of_its_other_mistakes(key: dict[str, Any]) -> None:
+    service = {"models": ["a"], "kv_cache_type": "q8_0", "flash_attention": "off", **key}
+    models = {"a": {"source": "file:a.gguf"}}
+    found = said({"models": models, "containers": {"y": {"services": {"ollama": service}}}})
+    assert [path.removeprefix("containers.y.services.ollama.") for path, _ in found] == ["api_key", "kv_cache_type"]
+
+
+@pytest.mark.parametrize("service", [None, {}, {"models": None}])
+def test_of_a_service_of_which_nothing_is_said_its_key_is_what_is_missing(service: Any) -> None:
+    found = said({"containers": {"y": {"services": {"ollama": service}}}})
+    assert "containers.y.services.ollama.api_key" in [path for path, _ in found]
+
+
 def beside(written: Mapping[str, Any], kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
     return {**written, kind: {**written.get(kind, {}), **more}}
 
