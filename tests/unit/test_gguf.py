@@ -229,6 +229,8 @@ def test_a_part_that_is_called_otherwise_is_a_problem(tmp_path: Path, name: str,
         ({"general.architecture": "qwen3", "general.type": "adapter"}, {"blk.0.x.lora_a": (8,)}, "it is an adapter"),
         ({"general.architecture": "imatrix", "general.type": "imatrix"}, {"blk.0.x": (8,)}, "it only says which"),
         ({"general.architecture": "clip", "general.type": "mmproj"}, {"v.blk.0.x": (8,)}, "it only turns images"),
+        ({"general.architecture": "llama", "tokenizer.ggml.tokens": ["a"]}, {}, "it has no weights"),
+        ({"general.architecture": "llama", "split.count": 2}, {}, ""),
     ],
 )
 def test_the_head_tells_what_only_helps_a_model(

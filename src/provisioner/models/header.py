@@ -10,11 +10,14 @@ PROJECTOR = "clip"
 """The architecture of a file that turns images into tokens of another model; such a file answers nothing itself."""
 KIND = "general.type"
 """The key that says what a file is, where it is no whole model: ``adapter``, ``imatrix``, ``mmproj``."""
+VOCABULARY = "vocabulary"
+"""The kind of a file without weights; no file says that of itself, and llama.cpp's converter makes such ones."""
 HELPERS = {
     PROJECTOR: "it only turns images into tokens",
     "adapter": "it is an adapter (LoRA), which changes another model",
     "imatrix": "it only says which weights of another model matter (imatrix)",
     "controlvector": "it only steers another model (a control vector)",
+    VOCABULARY: "it has no weights, and a vocabulary at most",
 }
 """The use of files that only help another model, by their kind or their architecture."""
 DRAFTS = frozenset({"dflash", "eagle3", "gemma4-assistant"})

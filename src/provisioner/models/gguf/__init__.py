@@ -13,7 +13,7 @@ from typing import Any
 
 from provisioner.models.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, Reader, Skipped
 from provisioner.models.gguf.tensors import Tensors, read_tensors, sizes_of
-from provisioner.models.header import KIND, GgufError, Header
+from provisioner.models.header import KIND, VOCABULARY, GgufError, Header
 from provisioner.values.regular_files import open_file
 
 __all__ = ["read_head", "read_header"]
@@ -57,6 +57,8 @@ def _header(values: Mapping[str, Any], tensors: Tensors, size: int | None) -> He
     def number(name: str) -> int:
         return _first_number(values.get(f"{architecture}.{name}", 0))
 
+    parts = _parts(values)
+    kind = {} if tensors.offsets or parts > 1 else {KIND: VOCABULARY}
     heads = number("attention.head_count")
     head_size = number("embedding_length") // heads if heads else 0
     return Header(
@@ -66,8 +68,8 @@ def _header(values: Mapping[str, Any], tensors: Tensors, size: int | None) -> He
         number("attention.key_length") or head_size,
         number("attention.value_length") or head_size,
         number("expert_count"),
-        _parts(values),
-        {**_kept(values), "general.architecture": architecture},
+        parts,
+        {**_kept(values), **kind, "general.architecture": architecture},
         _token_count(values),
         sizes_of(tensors, size),
         tensors.parameters,
