@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
+from provisioner.models.header import Header
 from provisioner.models.registry.names import model_name
 from provisioner.services import base
 from provisioner.services.base import Limits, Metrics, Processor, ResolvedService
@@ -65,8 +66,8 @@ class Knowledge(base.Knowledge):
         from provisioner.services.ollama.loads import ONE_AT_A_TIME
 
         for name in service.model_names:
-            header = service.headers.get(name)
-            if header and header.architecture in ONE_AT_A_TIME and service.option("num_parallel") > 1:
+            header = service.headers.get(name, Header(""))
+            if header.architecture in ONE_AT_A_TIME and service.option("num_parallel") > 1:
                 message = f"Ollama computes one request to {name} at a time, however many are asked for"
                 yield service.problem("num_parallel", message, "Write 1, or serve it by llama_cpp.")
 
@@ -99,8 +100,8 @@ class Knowledge(base.Knowledge):
         if model in service.models:
             asked.insert(0, service.models[model].context)
         longest = next(filter(None, asked), None)
-        trained = service.headers[model].context if model in service.headers else 0
-        return Limits(min(longest, trained) if longest and trained else longest)
+        trained = service.headers.get(model, Header("")).context
+        return Limits(min(longest, trained or longest) if longest else None)
 
     def metrics(self, service: ResolvedService) -> Metrics:  # noqa: ARG002
         """The models that it has in memory; it counts neither tokens nor requests."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from provisioner.loads.exllama import is_recurrent, stored_bytes
 from provisioner.loads.terms import MIB, cache_bytes
+from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.tabbyapi.loads import PAGE, asked_tokens, is_older, load_of, names_of
 from provisioner.values.declared import Problem
@@ -42,8 +43,7 @@ def _length_problems(service: ResolvedService) -> Iterator[Problem]:
 def _draft_problems(service: ResolvedService) -> Iterator[Problem]:
     """Yield a drafting model that keeps a state of each request (``Generator`` asserts that it does not)."""
     for name in names_of(service)[1:]:
-        header = service.headers.get(name)
-        if header and is_recurrent(header):
+        if is_recurrent(service.headers.get(name, Header(""))):
             message = f"{name} keeps a state of each request, and exllamav3 drafts with no such model"
             yield service.problem("draft_model", message, "Take another one, or write draft_mode: ngram.")
 
@@ -66,8 +66,7 @@ def _state_problems(service: ResolvedService) -> Iterator[Problem]:
     ``RecurrentCache.put`` takes states out to make room, and fails where none is left to take.
     """
     name, asked = service.model_names[0], service.option("sysmem_recurrent_cache")
-    header = service.headers.get(name)
-    least = -(-stored_bytes(header) // MIB) if header else 0
+    least = -(-stored_bytes(service.headers.get(name, Header(""))) // MIB)
     if asked < least:
         message = f"{asked} MiB hold no state of a request to {name}, of which exllamav3 stores one of each prompt"
         yield service.problem("sysmem_recurrent_cache", message, f"Write {least} or more, or leave it out.")

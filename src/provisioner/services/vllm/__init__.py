@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
+from provisioner.models.header import Header
 from provisioner.services import base
 from provisioner.services.base import (
     OPENAI,
@@ -80,12 +81,12 @@ class Knowledge(base.Knowledge):
     def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A context that its model was not made for or no cache holds, and other weights than are asked for."""
         for name in service.model_names:
-            header = service.headers.get(name)
-            longest = header.context if header else 0
+            header = service.headers.get(name, Header(""))
+            longest = header.context
             if 0 < longest < service.option("max_model_len"):
                 message = f"{service.option('max_model_len')} tokens are asked for, and {name} was made for {longest}"
                 yield service.problem("max_model_len", message, f"Write {longest} or less, or 0 for all of them.")
-            method, asked = header.values.get("method") if header else "", service.option("quantization")
+            method, asked = header.values.get("method"), service.option("quantization")
             if method in METHODS and asked not in ("", method):
                 message = f"{asked} is asked for, and the weights of {name} are {method}"
                 yield service.problem("quantization", message, "Leave it out.")
