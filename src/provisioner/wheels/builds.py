@@ -46,10 +46,12 @@ UNLINKED = frozenset({"bitsandbytes", "numpy", "safetensors", "sentencepiece", "
 """Compiled packages of such sets that are known not to be linked with torch, whether or not they ask for it."""
 
 # PEP 440 turns "-" and "_" of a local label into ".", and makes it lower case.
-_CUDA = re.compile(r"(?:^|\.)cu(\d{2})(\d?)(?=torch|\.|$)")
+_CUDA = re.compile(r"(?:^|\.|torch[\d.]+)cu(\d{2})(\d?)(?=torch|\.|$)")
 _OTHER = re.compile(r"(?:^|\.)(cpu|rocm|xpu)(?=torch|[\d.]|$)")
 _ROCM = re.compile(r"(?:^|\.)rocm(?:(\d{1,2})\.|(\d))")
-_TORCH = re.compile(r"(?:^|\d|\.)torch(\d+)\.(\d+)(?:\.\d+)?(\.?(?:andhigher|orhigher|andlater|orlater))?")
+_TORCH = re.compile(r"(?:^|\d|\.)torch(\d+)\.(\d+)(?:\.\d+)?(?P<later>\.?(?:andhigher|orhigher|andlater|orlater))?")
+_TORCH_DIGITS = re.compile(r"(?:^|\d|\.)torch(\d)([3-9]|1\d)\d(?=cu|cxx|\.|$)")
+"""A release without dots, with one digit for its patch: 280 is 2.8.0, 2100 is 2.10.0; 211 may be two of them."""
 _NVIDIAS = re.compile(r"(?:^|\.)nv\d+(?:\.|$)")
 _ABI = re.compile(r"cxx11abi(true|false)")
 _BACKENDS: dict[str, Backend] = {"cpu": "cpu", "rocm": "rocm", "xpu": "xpu"}
@@ -183,10 +185,10 @@ def _backend_in(label: str) -> Backend:
 
 def _torch_in(label: str) -> tuple[tuple[int, int] | None, bool]:
     """The release of torch, and whether later ones will do."""
-    match = _TORCH.search(label)
+    match = _TORCH.search(label) or _TORCH_DIGITS.search(label)
     if match is None:
         return None, False
-    return (int(match[1]), int(match[2])), match[3] is not None
+    return (int(match[1]), int(match[2])), match.groupdict().get("later") is not None
 
 
 def _abi_in(label: str) -> bool | None:
