@@ -29,10 +29,11 @@ def main(arguments: list[str]) -> int:
         providers = providers_of(lab)
         seen = {name: provider.observe(lab.name).hosts[name] for name, provider in providers.items()}
         cards = cards_of(lab, providers)
-        artifacts = lab.fleet(lab.on_hosts(cards), seen).artifacts
+        say = partial(_say, Pace(monotonic))
+        artifacts = lab.fleet(lab.on_hosts(cards), seen, emit=say).artifacts
         missing = [one for one in artifacts if one.volume not in seen[one.host].volumes]
         run = partial(run_playbook, folder=lab.folder)
-        ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=partial(_say, Pace(monotonic)))
+        ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=say)
     except ProvisionError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -28,7 +28,7 @@ def eject(session: Session, words: Words) -> int:
         raise click.UsageError("Name one folder: provision eject DIR.")
     folder = Path(words.names[0])
     lab = _open(session, words.existing())
-    names = ejecting.eject(lab, session.effects(lab).providers, folder)
+    names = ejecting.eject(lab, session.effects(lab), folder)
     session.console.result(
         f"Wrote {folder}: {folder / 'README.md'} says how to run it.", folder=folder, lab=lab.name, files=names
     )

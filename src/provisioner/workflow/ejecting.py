@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,12 +11,12 @@ from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, 
 from provisioner.ejected.support import FOLDER, PRELOAD, SUPPORT, packages_of, plugin_text
 from provisioner.lab.opening import Lab
 from provisioner.lab.written import host_variables, role_variables
-from provisioner.providers.base import Provider
 from provisioner.runner import ansible_version
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.state import Instance
 from provisioner.workflow.addressing import look_at_addresses
+from provisioner.workflow.effects import Effects
 from provisioner.workflow.selecting import cards_of
 from provisioner.workflow.surveying import kept_images, observe
 
@@ -25,13 +24,13 @@ PLAYBOOKS = ("site.yml", "verify.yml", "containers.yml")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-def eject(lab: Lab, providers: Mapping[str, Provider], folder: Path) -> tuple[str, ...]:
+def eject(lab: Lab, effects: Effects, folder: Path) -> tuple[str, ...]:
     """Write the folder, and give the names of its files; raises ``PreflightError`` when there is anything in it.
 
     Hosts are looked at, for their processors and for how their containers are reached; nothing is changed there.
     """
     _require_room(folder)
-    source = _source(lab, providers)
+    source = _source(lab, effects)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.resolve().parent) as private:
             made = Path(private) / "lab"
@@ -55,12 +54,13 @@ def _require_room(folder: Path) -> None:
         raise PreflightError(f"{what}: {folder.parent} is no folder", resolution=f"Run: mkdir -p {folder.parent}")
 
 
-def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
+def _source(lab: Lab, effects: Effects) -> Source:
+    providers = effects.providers
     actual = observe(lab.name, providers, detailed=False)
     cards = cards_of(lab, providers)
     addresses = look_at_addresses(lab, providers, actual).known
     resolved = lab.on_hosts(cards, addresses=addresses, images=kept_images(lab, actual))
-    fleet = lab.fleet(resolved, actual.hosts)
+    fleet = lab.fleet(resolved, actual.hosts, emit=effects.emit)
     _require_there(fleet.instances, actual.instances)
     boxes = [
         Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.resolved))

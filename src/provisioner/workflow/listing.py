@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.turns import TAKING_TURNS, takes_turns
 from provisioner.providers.base import Provider
+from provisioner.values.events import Event
 from provisioner.values.state import Instance
 from provisioner.workflow.addressing import look_at_addresses
 from provisioner.workflow.selecting import cards_of
@@ -28,8 +29,12 @@ class Listing:
     missing: tuple[str, ...] = ()
 
 
-def listing(lab: Lab, providers: Mapping[str, Provider]) -> Listing:
+def listing(
+    lab: Lab, providers: Mapping[str, Provider], emit: Callable[[Event], None] = lambda _event: None
+) -> Listing:
     """The lab as its hosts have it at this moment; nothing is changed there.
+
+    ``emit`` is told how far the reading of a large model is.
 
     A container that is not there has no variables, and is in group ``not_there`` alone: nothing of how it would be
     reached is made up.
@@ -37,7 +42,7 @@ def listing(lab: Lab, providers: Mapping[str, Provider]) -> Listing:
     actual = observe(lab.name, providers, detailed=False)
     addresses = look_at_addresses(lab, providers, actual).known
     resolved = lab.on_hosts(cards_of(lab, providers), addresses=addresses, images=kept_images(lab, actual))
-    wanted = lab.fleet(resolved, actual.hosts, needs_wheels=False).instances
+    wanted = lab.fleet(resolved, actual.hosts, needs_wheels=False, emit=emit).instances
     there = {one.name for one in actual.instances}
     variables: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {CONTAINERS: []}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
+from provisioner.lab.opening import model_files, open_lab
+from provisioner.values.events import ApplyProgress, Event
+from provisioner.workflow.listing import listing
+from tests.gguf_bytes import model_bytes
 from tests.raising import raising
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World
 
@@ -116,3 +121,18 @@ def test_a_container_that_is_not_there_cannot_be_ejected(world: World, tmp_path:
 def test_one_folder_is_named(world: World) -> None:
     assert world.command("eject").ended(64) == world.snapshot
     assert world.command("eject", "one", "two").code == 64
+
+
+def test_how_far_a_large_model_is_read_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("tiny.gguf").write_bytes(model_bytes())
+    Path("homelab.yml").write_text(FILE.replace("builtin:tiny", "file:tiny.gguf"), encoding="utf-8")
+    world.done("up", "--yes")
+    monkeypatch.setattr(model_files, "EACH_S", 0.0)
+    words = "reading all of it for its sha256: 100 %"
+    os.utime("tiny.gguf", (1, 1))  # what was not touched is not read again
+    (line,) = world.command("eject", "out", "--json").of("apply_progress")
+    assert (line["target"], line["message"]) == ("tiny.gguf", words)
+    os.utime("tiny.gguf", (2, 2))
+    told: list[Event] = []
+    listing(open_lab(Path("homelab.yml"), needs="none"), {"box": world.host}, told.append)
+    assert told[0] == ApplyProgress("tiny.gguf", words)

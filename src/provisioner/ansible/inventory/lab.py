@@ -32,8 +32,9 @@ plugin: provisioner.inference.lab
 file: homelab.yml
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -64,7 +65,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
         super().parse(inventory, loader, path, cache)
         _refuse_another_version()
         file = _lab_file(Path(path))
-        found = _listed(file)
+        found = _listed(file, lambda text: self.display.display(text, stderr=True))
         for name in found.missing:
             self.display.warning(f"Container {name} of {file} is not there, and has no address: run provision up.")
         for group, names in found.groups.items():
@@ -99,20 +100,29 @@ def _lab_file(path: Path) -> Path:
     return path
 
 
-def _listed(file: Path) -> Listing:
+def _listed(file: Path, say: Callable[[str], None]) -> Listing:
     try:
         from provisioner.cli.effects import providers_of
+        from provisioner.cli.pace import Pace
         from provisioner.lab.opening import open_lab
         from provisioner.values.errors import ProvisionError
+        from provisioner.values.events import ApplyProgress, Event
         from provisioner.workflow.listing import listing
     except ImportError as error:
         raise AnsibleParserError(
             f"Unable to read {file}: the Python package provisioner is not installed beside ansible-core ({error}). "
             "Install it into the same virtual environment."
         ) from None
+    pace = Pace(monotonic)
+
+    def emit(event: Event) -> None:
+        """Say how far a large model is read, in a line now and then."""
+        if isinstance(event, ApplyProgress) and pace.is_due(event):
+            say(f"{event.target}: {event.message}")
+
     try:
         lab = open_lab(file, needs="hosts", run_secret_command=True)
-        return listing(lab, providers_of(lab))
+        return listing(lab, providers_of(lab), emit)
     except ProvisionError as error:
         raise AnsibleParserError(str(error)) from None
 
