@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from provisioner.loads.exllama import is_recurrent, stored_bytes
+from provisioner.loads.exllama import ATTENDING, is_recurrent, stored_bytes
 from provisioner.loads.terms import MIB, cache_bytes
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
@@ -17,6 +17,8 @@ from provisioner.values.declared import Problem
 
 LEAST_PAGES = 2
 """Pages for which the host's memory has to have room where it is to hold any (``CPUPageCache``)."""
+ONE_PART = ATTENDING - {"glm4_moe"}
+"""The ``model_type`` of models that nobody makes with a component for drafts (MTP): no exllamav3 has one for them."""
 
 
 def model_problems(service: ResolvedService) -> Iterator[Problem]:
@@ -41,7 +43,14 @@ def _length_problems(service: ResolvedService) -> Iterator[Problem]:
 
 
 def _draft_problems(service: ResolvedService) -> Iterator[Problem]:
-    """Yield a drafting model that keeps a state of each request (``Generator`` asserts that it does not)."""
+    """Yield a drafting model that keeps a state of each request, and a component for drafts of a model without one.
+
+    ``Generator`` and ``Model.from_config`` assert it.
+    """
+    answering = service.model_names[0]
+    if service.option("draft_mode") == "mtp" and service.headers.get(answering, Header("")).architecture in ONE_PART:
+        message = f"{answering} has no component for drafts"
+        yield service.problem("draft_mode", message, "Write draft_mode: ngram, or leave it out.")
     for name in names_of(service)[1:]:
         if is_recurrent(service.headers.get(name, Header(""))):
             message = f"{name} keeps a state of each request, and exllamav3 drafts with no such model"
