@@ -23,6 +23,8 @@ DETACHED_AT_NEXT_START = ("mounts", "host devices")
 """Of these a running container takes up what is added, and lets go of the rest when it is started again."""
 RESUMED = "is frozen: it is resumed where it was"
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
+ROOM = frozenset({"memory", "disk", "mounts"})
+"""What a host has only so much of."""
 _PLURALS = frozenset({"devices", "mounts", "host devices", "features", "tags"})
 
 
@@ -116,6 +118,17 @@ class Change:
         """The name of the container that it is done to."""
         return Address(self.target).container
 
+    @property
+    def takes_room(self) -> bool:
+        """Whether a container is made, or its memory or its disks are changed."""
+        return self.action in ("create", "replace") or not ROOM.isdisjoint(self.attributes())
+
+    @property
+    def disk_growth(self) -> int:
+        """By how many bytes the container's own disk is larger than before."""
+        sizes = (getattr(state, "disk", None) or 0 for state in (self.after, self.before))
+        return next(sizes) - next(sizes)
+
     def attributes(self) -> dict[str, tuple[Any, Any]]:
         """The attributes that differ, each as (before, after); all of them for a creation or a deletion."""
         thing = self.before or self.after
@@ -178,6 +191,10 @@ class Plan:
     def is_empty(self) -> bool:
         """True when nothing has to be created, changed, started or deleted."""
         return not self.changes
+
+    def growing_on(self, host: str) -> list[Change]:
+        """Return the changes for which containers of that host take room there."""
+        return [change for change in self.changes if change.takes_room and getattr(change.after, "host", "") == host]
 
     def of(self, *actions: Action) -> tuple[Change, ...]:
         """The changes with one of these actions."""

@@ -22,6 +22,7 @@ from provisioner.values.state import Device, Execution, Fleet, Instance, Snapsho
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
+    from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
 READY_TIMEOUT_S = 120.0
@@ -98,6 +99,12 @@ class Provider(ABC):
         Raises ``PreflightError`` for what the host would refuse.
         """
         return ()
+
+    def capacity(self, changes: Sequence[Change]) -> Capacity:  # noqa: ARG002 - for drivers that know more
+        """Return the host's memory, and the storages on which these changes make or enlarge disks; only looks."""
+        from provisioner.values.capacity import Capacity  # nothing that a run without changes needs
+
+        return Capacity()
 
     def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:  # noqa: ARG002 - for drivers that know more
         """What was seen of the host itself, in the words of ``doctor``; ``images`` are those that the file needs there.

@@ -11,6 +11,7 @@ from provisioner.plan import ImpossiblePlanError, Plan
 from provisioner.providers.base import Provider
 from provisioner.values.errors import PreflightError, joined
 from provisioner.values.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
+from provisioner.values.state import Fleet
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
     from provisioner.artifacts import RunPlaybook
@@ -56,13 +57,19 @@ class Effects:
             _, refusals = self._reviewed(error.plan)
             raise joined([*error.reasons, *refusals]) from error
 
-    def review(self, plan: Plan) -> None:
-        """Say what each host's driver knows of the changes on it; ``PreflightError`` for all that they would refuse."""
+    def review(self, plan: Plan, desired: Fleet) -> None:
+        """Say what each host's driver knows of the changes on it, and whether it has room for them.
+
+        Raises ``PreflightError`` for all that the drivers would refuse, else for disks for which there is no room.
+        """
         notes, refusals = self._reviewed(plan)
         for note in notes:
             self.emit(Diagnostic("note", note))
         if refusals:
             raise joined(refusals)
+        from provisioner.workflow.capacity import check_capacity  # nothing that a run without changes needs
+
+        check_capacity(desired, plan, self)
 
     def _reviewed(self, plan: Plan) -> tuple[list[str], list[PreflightError]]:
         notes: list[str] = []

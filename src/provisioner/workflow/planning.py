@@ -29,7 +29,7 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
 
     from provisioner.workflow import addressing, keeping
 
-    effects.review(made)
+    effects.review(made, seen.desired)
     addressing.say(lab, seen.addresses, made, effects.emit)
     for name, why in keeping.obstacles(made, seen, effects, lab.spec.snapshots.keep).items():
         message = f"There is no way back for container {name}: {why}"

@@ -57,7 +57,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
 
         from provisioner.workflow import addressing, carrying, keeping
 
-        effects.review(made)
+        effects.review(made, seen.desired)
         addressing.say(lab, seen.addresses, made, effects.emit)
         keeping.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):

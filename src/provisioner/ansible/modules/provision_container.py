@@ -390,6 +390,10 @@ def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
     _refuse_publication(wanted, provider)
     for note in provider.review(changes):
         module.warn(note)
+    growing = [change for change in changes if change.takes_room]
+    if growing:
+        for words in provider.capacity(growing).require_room(wanted.host):
+            module.warn(words)
     if not module.check_mode:
         apply_instances(changes, {HOST: provider}, lambda _event: None)
     found = provider.observe(wanted.lab).instance(wanted.name)

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from provisioner.gpus.cards import Card
+from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.fake.locks import Locks
 from provisioner.providers.fake.programs import PROGRAMS
 from provisioner.providers.fake.snapshots import Snapshots
 from provisioner.providers.fake.world import Container, Program, Volume, World, volumes_of
 from provisioner.values import limits
+from provisioner.values.capacity import Capacity, Disk
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.values.state import Device, Execution, Fleet, HostState, Instance, Status
 
@@ -90,6 +92,14 @@ class FakeProvider(Snapshots, Locks, Provider):
         """The host's cards."""
         self.check_available()
         return self.graphics
+
+    def capacity(self, changes: Sequence[Change]) -> Capacity:
+        """Return its ``memory``, and its ``pool`` with all new and larger disks."""
+        disks = list[Disk]()
+        for change in changes:
+            if isinstance(change.after, Instance) and change.disk_growth > 0:
+                disks.append(Disk(change.target, change.after.disk or 0, change.disk_growth))
+        return Capacity(self.memory, (replace(self.pool, disks=disks),))
 
     def create(self, instance: Instance) -> Instance:
         """Create the container when its image and volumes are there, its name is free and the pool has room."""

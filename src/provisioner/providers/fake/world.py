@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.gpus.cards import Card
+from provisioner.values.capacity import UNKNOWN, Pool
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Execution, Instance
 
@@ -48,6 +49,11 @@ class Volume:
 
 class World:
     """The fake's host; its attributes are its state, for tests to set and read."""
+
+    memory = 0
+    """Bytes that the host says it has; it says nothing where they are 0."""
+    pool = Pool("disks", UNKNOWN, UNKNOWN)
+    """Where all disks are made."""
 
     def __init__(self, images: Iterable[str], room: int) -> None:
         self.images = set(images)

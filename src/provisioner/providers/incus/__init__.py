@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
     from provisioner.providers.incus import graphics
+    from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
 _PARALLEL = 10
@@ -100,6 +101,13 @@ class IncusProvider(Inside, Provider):
         with self._worded(f"Unable to adopt container {instance.name}"):
             change(self._client, instance.name, lambda body: adoption.marked(body, instance), self._root_disk)
             return self._read(instance.name)
+
+    def capacity(self, changes: Sequence[Change]) -> Capacity:
+        """Return the host's memory, and the storages on which these changes make or enlarge disks."""
+        from provisioner.providers.incus import capacity  # nothing that a run without changes needs
+
+        with failures.reachable(self.endpoint):
+            return capacity.capacity(self._client, self._pool, changes)
 
     def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What was seen of this host."""

@@ -21,6 +21,7 @@ from provisioner.values.state import Execution, Fleet, Instance, Status
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
+    from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
 
@@ -63,6 +64,13 @@ class ProxmoxProvider(ProxmoxKeeping):
 
         with failures.reachable(f"Unable to review the plan for host {self.host}"):
             return review(self.client, self.access, self.shell, changes)
+
+    def capacity(self, changes: Sequence[Change]) -> Capacity:
+        """Return the node's memory, and the storages on which these changes make or enlarge disks."""
+        from provisioner.providers.proxmox import capacity  # nothing that a run without changes needs
+
+        with failures.reachable(f"Unable to look at the storages of host {self.host}"):
+            return capacity.capacity(self.client, self.access, changes)
 
     def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What was seen of the node and of what we may do there."""

@@ -1,4 +1,4 @@
-"""What a plan asks of a node: storages, bridges, pools, images, numbers, room, root@pam itself. Pure."""
+"""What a plan asks of a node: storages, bridges, pools, images, numbers, root@pam itself. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from provisioner.plan import Change, Thing
 from provisioner.providers.proxmox import rights, root_only
 from provisioner.providers.proxmox.rights import Place
-from provisioner.providers.proxmox.translate import DEFAULT_DISK
 from provisioner.values.state import Artifact, Instance
 
 _TO_BE_MADE = ("create", "replace")
@@ -170,23 +169,6 @@ def _needs_inside(change: Change) -> bool:
     if change.action not in _NEEDS_INSIDE or not isinstance(change.after, Instance):
         return False
     return bool(change.after.roles or change.after.devices)
-
-
-def room(changes: Sequence[Change], place: Place) -> Mapping[str, int]:
-    """How many bytes are made on each storage, without the copies of artifacts, whose sizes are known later."""
-    needed: dict[str, int] = defaultdict(int)
-    for container in made(changes):
-        storage = str(container.settings.get("storage") or place.storage)
-        needed[storage] += container.disk or DEFAULT_DISK
-        for mount in container.settings.get("mounts", ()):
-            storage_of_mount = str(mount.get("storage") or storage)
-            needed[storage_of_mount] += int(mount.get("size") or 0)
-    for _, before, after in updates(changes):
-        storage = str(before.settings.get("storage") or place.storage)
-        old_size = before.disk or DEFAULT_DISK
-        new_size = after.disk or 0
-        needed[storage] += max(0, new_size - old_size)
-    return needed
 
 
 def _built(changes: Iterable[Change]) -> list[Artifact]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -84,7 +84,7 @@ def look(client: Client, *, pools: bool = False, guests: bool = False) -> Node:
         name,
         members,
         is_quorate,
-        storages={entry["storage"]: _storage(entry) for entry in storages},
+        storages=storages_of(storages),
         bridges={entry["iface"]: str(entry["type"]) for entry in bridges},
         pools=frozenset(entry["poolid"] for entry in known_pools),
         guests=tuple(known_guests),
@@ -116,6 +116,11 @@ def cluster(client: Client) -> tuple[dict[str, bool], bool | None]:
         elif entry["type"] == "cluster":
             is_quorate = bool(entry.get("quorate"))
     return members, is_quorate
+
+
+def storages_of(entries: Iterable[Mapping[str, Any]]) -> dict[str, Storage]:
+    """Return the storages of a node by their names."""
+    return {entry["storage"]: _storage(entry) for entry in entries}
 
 
 def _storage(entry: Mapping[str, Any]) -> Storage:

@@ -11,8 +11,6 @@ from provisioner.providers.proxmox.node import Node
 from provisioner.providers.proxmox.objections import Grounds, of_rights
 from provisioner.values.state import Instance
 
-GIB = 2**30
-
 
 def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
     """What should be known although it is no reason to refuse."""
@@ -24,7 +22,6 @@ def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
         yield f"disks of others may be hidden: {objection.message}. {objection.hint}"
     for guest in _out_of_sight(changes, grounds.node):
         yield f"CT {guest['vmid']} bears the mark of this lab and is on node {guest['node']}, which does not answer"
-    yield from _notes_of_room(changes, grounds)
 
 
 def _notes_of_root(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
@@ -40,14 +37,6 @@ def _notes_of_device_files(changes: Sequence[Change], grounds: Grounds) -> Itera
         return
     for path, containers in demands.device_files(changes).items():
         yield f"whether node {grounds.node.name} has {path}, for {', '.join(containers)}, is not known without ssh"
-
-
-def _notes_of_room(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
-    for name, needed in demands.room(changes, grounds.place).items():
-        storage = grounds.node.storages.get(name)
-        if storage is not None and needed > storage.available:
-            amounts = f"{needed / GIB:.1f} GiB are to be made on it, {storage.available / GIB:.1f} GiB are free"
-            yield f"storage {name} of node {grounds.node.name} may be too small: {amounts}"
 
 
 def _out_of_sight(changes: Sequence[Change], node: Node) -> list[Mapping[str, Any]]:
