@@ -251,6 +251,8 @@ class HostState:
     images: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()
     """Names of artifact volumes that are complete (marked ready); a half-made one is not listed."""
+    published: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """The host's ports (protocol and number) that containers of others publish, each with whose it is in words."""
     adoptable: Mapping[str, Instance] = field(default_factory=dict)
     """Containers without any lab's mark, of those that were asked for by name."""
     image_hint: str = "Run: provision host prepare --image {image}"

@@ -1,15 +1,15 @@
-"""Ports of this machine that a lab is to publish and somebody else has: refused before anything is made."""
+"""Ports of hosts that a lab is to publish and somebody else has: refused before anything is made."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from provisioner.lab.opening import Lab
 from provisioner.labfile.hosts import is_elsewhere
 from provisioner.values.errors import PreflightError
-from provisioner.values.state import Instance
+from provisioner.values.state import Fleet, Instance
 from provisioner.workflow.surveying import Survey
 
 SS = "ss"
@@ -22,25 +22,33 @@ OF_IPV6_ALONE = "["
 
 
 def refuse_taken_ports(lab: Lab, seen: Survey) -> None:
-    """Raise ``PreflightError`` where a port that is to be published on this machine is somebody else's.
-
-    Ports that containers of the lab publish already are theirs, also where another one is to have them.
-    """
-    own = {one for instance in seen.actual.instances for one in _published(instance)}
-    taken: list[str] = []
-    for instance in seen.wanted:
-        if not _is_here(lab, instance):
-            continue
-        for protocol, port in _published(instance):
-            owner = "" if (protocol, port) in own else _owner(protocol, port)
-            if owner:
-                taken.append(f"{instance.name}: port {port} ({protocol}) is taken by {owner}")
+    """Raise ``PreflightError`` where a port of a host that is to be published is somebody else's."""
+    taken = list(taken_ports(lab, seen.wanted, seen.actual))
     if taken:
         raise PreflightError(
-            "Unable to publish on this machine what it has given to others",
+            "Unable to publish ports that a host has given to others",
             details="\n".join(taken),
-            resolution="Write another port for the service, or end what has it: ss -tulnp",
+            resolution="Write another port for the service, or end what has it. On the host: ss -tulnp; incus list",
         )
+
+
+def taken_ports(lab: Lab, wanted: Iterable[Instance], actual: Fleet) -> Iterator[str]:
+    """Yield in words each port that containers are to publish and that is somebody else's.
+
+    Ports that containers of the lab publish already are theirs, also where another one is to have them. What is no
+    container of an Incus is looked for on this machine alone.
+    """
+    own = {(instance.host, port) for instance in actual.instances for port in _published(instance)}
+    for instance in wanted:
+        for port in _published(instance):
+            if (instance.host, port) in own:
+                continue
+            owner = actual.hosts[instance.host].published.get(port, "")
+            if not owner and _is_here(lab, instance):
+                owner = _owner(*port)
+            if owner:
+                protocol, number = port
+                yield f"{instance.name}: port {number} ({protocol}) is taken by {owner}"
 
 
 def _is_here(lab: Lab, instance: Instance) -> bool:

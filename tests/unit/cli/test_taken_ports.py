@@ -49,3 +49,19 @@ def test_an_address_of_ipv6_alone_is_in_nobodys_way(world: World, lab: Path, mon
         port = other.getsockname()[1]
         lab.write_text(FILE.replace("model: tiny,", f"expose: lan, port: {port}, model: tiny,"))
         world.done("plan")
+
+
+@pytest.mark.parametrize("where", ["local", "https://box.example:8443"])
+@pytest.mark.parametrize("verb", ["plan", "up"])
+def test_a_port_of_a_host_that_another_lab_publishes_is_refused_with_whose_it_is(
+    world: World, lab: Path, verb: str, where: str
+) -> None:
+    published = FILE.replace("incus: local", f'incus: "{where}"').replace("model: tiny,", "expose: lan, model: tiny,")
+    lab.write_text(published)
+    world.host.published = {("tcp", 8080): "container web of lab other"}
+    answer = world.command(verb, *(["--yes"] if verb == "up" else []))
+    assert answer.code == 4
+    assert "llama: port 8080 (tcp) is taken by container web of lab other" in answer.err
+    assert not world.host.containers
+    world.host.published = {("udp", 8080): "container web of lab other"}
+    world.done("plan")

@@ -11,6 +11,7 @@ from provisioner.providers.incus.translate import (
     address_in,
     bytes_of,
     instance_of,
+    ports_of_others,
     publications_of,
     request_for,
     updated,
@@ -208,3 +209,27 @@ def test_proxy_devices_of_profiles_are_told_and_which_way_they_lead() -> None:
         Device("a", "publish", {"listen": "0.0.0.0:53", "connect": "127.0.0.1:5353", "protocol": "udp"}),
         Device("b", "publish", {"listen": "127.0.0.1:1", "connect": "unix:/run/incus.socket", "bind": "instance"}),
     )
+
+
+def publishing(name: str, lab: str = "", status: str = "Running", **devices: dict[str, str]) -> dict[str, Any]:
+    """What Incus shows of a container with these proxy devices."""
+    config = {"user.provisioner.lab": lab} if lab else {}
+    proxies = {name: {"type": "proxy", **device} for name, device in devices.items()}
+    shown = {"name": name, "type": "container", "status": status, "config": config}
+    return {**shown, "expanded_devices": {"eth0": {"type": "nic"}, **proxies}}
+
+
+def test_ports_that_others_publish_are_told_with_whose_they_are() -> None:
+    found = [
+        publishing("ours", "home", web={"listen": "tcp:0.0.0.0:1"}),
+        publishing("down", "other", status="Stopped", web={"listen": "tcp:0.0.0.0:2"}),
+        publishing("web", "other", web={"listen": "tcp:0.0.0.0:80"}, names={"listen": "udp:[::]:53", "nat": "true"}),
+        publishing("many", web={"listen": "tcp:127.0.0.1:8000-8002,9000", "bind": "host"}),
+        publishing("beside", web={"listen": "tcp:[::1]:3"}, file={"listen": "unix:/run/a:4"}),
+        publishing("inward", web={"listen": "tcp:127.0.0.1:5", "bind": "instance"}),
+        {**publishing("starting"), "config": None, "expanded_devices": None},
+    ]
+    web, many = "container web of lab other", "container many"
+    ports = {8000: many, 8001: many, 8002: many, 9000: many}
+    told = {("tcp", 80): web, ("udp", 53): web, **{("tcp", port): owner for port, owner in ports.items()}}
+    assert ports_of_others(found, "home") == told

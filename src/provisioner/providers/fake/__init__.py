@@ -60,6 +60,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             unmanaged=frozenset(instance.name for instance in there if instance.lab != lab),
             images=frozenset(self.images),
             volumes=complete,
+            published=self.published,
             moved=dict(self.elsewhere),
             moved_hints=dict.fromkeys(self.elsewhere, "Bring it back."),
             adoptable={instance.name: instance for instance in there if instance.name in adopt and not instance.lab},

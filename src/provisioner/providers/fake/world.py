@@ -59,6 +59,8 @@ class World:
         self.images = set(images)
         self.room = room
         """How many containers the storage pool can hold."""
+        self.published: dict[tuple[str, int], str] = {}
+        """The ports of the host that others publish, and who they are."""
         self.architecture = "x86_64"
         self.processor_flags: frozenset[str] = frozenset()
         self.available = True

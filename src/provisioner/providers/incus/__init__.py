@@ -12,7 +12,14 @@ from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import failures, flags, projects, volumes
 from provisioner.providers.incus.inside import Inside
-from provisioner.providers.incus.translate import LAB, instance_of, publications_of, request_for, updated
+from provisioner.providers.incus.translate import (
+    LAB,
+    instance_of,
+    ports_of_others,
+    publications_of,
+    request_for,
+    updated,
+)
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Fleet, HostState, Instance, Snapshot
@@ -63,6 +70,7 @@ class IncusProvider(Inside, Provider):
             unmanaged=names - our_names,
             images=frozenset(alias["name"] for alias in aliases),
             volumes=complete,
+            published=ports_of_others([*found, *others], lab),
             adoptable=self._adoptable(found, adopt) if adopt else {},
             moved={name: projects.words(project) for name, project in moved.items()},
             moved_hints={name: projects.hint(name, project) for name, project in moved.items()},

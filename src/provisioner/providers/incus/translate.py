@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from provisioner.providers.incus import graphics
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, Status
 
 LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
@@ -139,6 +140,32 @@ def publications_of(found: Mapping[str, Any]) -> tuple[Device, ...]:
     return tuple(device for device in devices if device.kind == "publish")
 
 
+def ports_of_others(instances: Iterable[Mapping[str, Any]], lab: str) -> dict[tuple[str, int], str]:
+    """Return protocol and number of the host's ports that instances of others publish now, each with whose it is."""
+    taken: dict[tuple[str, int], str] = {}
+    for found in instances:
+        of_lab = (found["config"] or {}).get(LAB, "")
+        if found["status"] == "Stopped" or of_lab == lab:
+            continue
+        name = f"{found['type']} {found['name']}"
+        owner = Foreign(f"{name} of lab {of_lab}" if of_lab else name)
+        for device in (found["expanded_devices"] or {}).values():
+            is_on_host = device["type"] == "proxy" and device.get("bind", HOST) == HOST
+            if is_on_host:
+                taken |= dict.fromkeys(_ports_in(device["listen"]), owner)
+    return taken
+
+
+def _ports_in(listen: str) -> list[tuple[str, int]]:
+    """Return protocol and number of each port that others listen on; none beside which IPv4 has its ports still."""
+    protocol, _, address = listen.partition(":")
+    host, _, ports = address.rpartition(":")
+    is_of_ipv6_alone = host.startswith("[") and host != "[::]"
+    if protocol not in (TCP, UDP) or is_of_ipv6_alone:
+        return []
+    return [(protocol, number) for number in _numbers(ports)]
+
+
 def snapshot_of(found: Mapping[str, Any]) -> Snapshot:
     """The snapshot as Incus says it is."""
     volumes = [device["source"] for device in found["devices"].values() if _is_volume(device)]
@@ -219,13 +246,16 @@ def _count(text: str | None) -> int | None:
     """The number of CPUs in ``limits.cpu``, which may also be a list of CPUs to be bound to ("0-3,8")."""
     if not text:
         return None
-    if text.isdigit():
-        return int(text)
-    count = 0
+    return int(text) if text.isdigit() else len(_numbers(text))
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list of Incus such as "0-3,8"."""
+    numbers = list[int]()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        count += int(last or first) - int(first) + 1
-    return count
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[str, str]:
