@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from provisioner.doctor import Diagnosis, diagnoses, packages
 from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, requirement_diagnosis, unseen_diagnosis
 from provisioner.doctor.cuda import Build, cuda_diagnosis
+from provisioner.doctor.diagnosis import Verdict, diagnosed
 from provisioner.doctor.inside import inside_diagnoses
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
@@ -16,6 +17,7 @@ from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import images_by_host
 from provisioner.lab.cards import card_requests, choose_cards, lends
 from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import ResolvedLab
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
 from provisioner.values.errors import ProviderError, ProvisionError
@@ -23,6 +25,7 @@ from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import HostAnswers, HostFact
 from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Fleet, InstanceKind, Status
+from provisioner.workflow.examining_room import room_diagnoses
 from provisioner.workflow.surveying import kept_images
 
 LOOK_TIMEOUT_S = 60.0
@@ -40,8 +43,8 @@ class _Seen:
     """What kept its cards, or a container that has one, from being looked at."""
     inside: Mapping[str, Inside] = field(default_factory=dict)
     """What running containers with a card said."""
-    packages: tuple[Diagnosis, ...] = ()
-    """What running containers said of their packages."""
+    further: tuple[Diagnosis, ...] = ()
+    """Whether there is room for what the file asks for, and what running containers said of their packages."""
 
 
 def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...]:
@@ -74,17 +77,17 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
     requests = card_requests(lab.resolved).get(name, {})
     if any(answers.problem for answers in of_kind(facts, HostAnswers)):
         return _Seen(facts, Graphics(name))
-    installed = tuple(_packages(there, provider))
+    further = (*_room(lab, made_of, there, provider), *_packages(there, provider))
     try:
         cards = provider.cards()
         driver = provider.host_driver() if cards else HostDriver()
     except ProvisionError as error:
-        return _Seen(facts, Graphics(name), error if requests else None, packages=installed)
+        return _Seen(facts, Graphics(name), error if requests else None, further=further)
     seen = Graphics(name, cards, driver, requests, lends=lends(lab.resolved.hosts[name]))
     try:
-        return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)), packages=installed)
+        return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)), further=further)
     except ProvisionError as error:
-        return _Seen(facts, seen, error, packages=installed)
+        return _Seen(facts, seen, error, further=further)
 
 
 def _observed(lab: Lab, provider: Provider) -> Fleet:
@@ -93,6 +96,15 @@ def _observed(lab: Lab, provider: Provider) -> Fleet:
         return provider.observe(lab.name, detailed=False)
     except ProvisionError:
         return Fleet(lab.name)
+
+
+def _room(lab: Lab, resolved: ResolvedLab, there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
+    """Yield whether the host has room for what the file asks for, as far as that is known, and why no further."""
+    try:
+        desired = lab.fleet(resolved, there.hosts, needs_wheels=False, needs_hashes=False)
+        yield from room_diagnoses(lab, desired, there, provider)
+    except ProvisionError as error:
+        yield diagnosed(provider.host, "room", Verdict("", error.message, error.resolution, error.details))
 
 
 def _packages(there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
@@ -131,7 +143,7 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
 
 def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
     yield from diagnoses(seen.facts)
-    yield from seen.packages
+    yield from seen.further
     yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
     _, problems = choose_cards(lab.resolved, {seen.graphics.host: seen.graphics.cards})

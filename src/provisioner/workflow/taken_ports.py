@@ -12,6 +12,7 @@ from provisioner.values.errors import PreflightError
 from provisioner.values.state import Fleet, Instance
 from provisioner.workflow.surveying import Survey
 
+PORTS_HINT = "Write another port for the service, or end what has it. On the host: ss -tulnp; incus list"
 SS = "ss"
 """The program of iproute2 that tells who listens."""
 TIMEOUT_S = 10
@@ -28,7 +29,7 @@ def refuse_taken_ports(lab: Lab, seen: Survey) -> None:
         raise PreflightError(
             "Unable to publish ports that a host has given to others",
             details="\n".join(taken),
-            resolution="Write another port for the service, or end what has it. On the host: ss -tulnp; incus list",
+            resolution=PORTS_HINT,
         )
 
 
@@ -38,9 +39,9 @@ def taken_ports(lab: Lab, wanted: Iterable[Instance], actual: Fleet) -> Iterator
     Ports that containers of the lab publish already are theirs, also where another one is to have them. What is no
     container of an Incus is looked for on this machine alone.
     """
-    own = {(instance.host, port) for instance in actual.instances for port in _published(instance)}
+    own = {(instance.host, port) for instance in actual.instances for port in published(instance)}
     for instance in wanted:
-        for port in _published(instance):
+        for port in published(instance):
             if (instance.host, port) in own:
                 continue
             owner = actual.hosts[instance.host].published.get(port, "")
@@ -58,8 +59,8 @@ def _is_here(lab: Lab, instance: Instance) -> bool:
     return container.page is None or not is_elsewhere(container.page)
 
 
-def _published(instance: Instance) -> Iterator[tuple[str, int]]:
-    """Yield protocol and port of each publication."""
+def published(instance: Instance) -> Iterator[tuple[str, int]]:
+    """Yield protocol and port of each of its publications."""
     for device in instance.devices:
         if device.kind == "publish":
             port = device.properties["listen"].rpartition(":")[2]

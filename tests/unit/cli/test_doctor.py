@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.cli.app import run
 from provisioner.providers.fake import FakeProvider
+from provisioner.values.capacity import Pool
 from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
@@ -142,3 +143,34 @@ def test_a_proxmox_host_of_a_file(
         assert "ok   pve1: version: Proxmox VE 9.2.11" in said
         bad = [line.split(": ")[1] for line in said.splitlines()[:12] if line.startswith("FAIL")]
     assert bad == ["image", "ssh"]
+
+
+SIZES = FILE.replace("  llama:\n", "  llama:\n    memory: 900GiB\n    disk: 90TiB\n").replace(
+    "tiny,", "tiny, expose: lan,"
+)
+
+
+def test_what_a_host_has_no_room_for_is_told(world: World, lab: Path) -> None:
+    lab.write_text(SIZES)
+    world.host.memory, world.host.pool = 24 * 2**30, Pool("tank", 30 * 2**30, 20 * 2**30)
+    world.host.published = {("tcp", 8080): "container web of lab other"}
+    assert world.command("doctor").ended(3) == world.snapshot
+    lab.write_text(SIZES.replace("900GiB", "9GiB").replace("90TiB", "25GiB"))
+    world.host.published = {}
+    assert world.command("doctor").ended(0) == world.snapshot
+    world.host.pool = Pool("tank", 40 * 2**30, 40 * 2**30)
+    assert world.command("doctor").ended(0) == world.snapshot
+    world.done("up", "--yes")
+    assert "ok   box: memory: it has" in world.command("doctor").out
+
+
+def test_of_models_that_nobody_can_ask_for_the_rest_is_told(
+    world: World, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    lab.write_text(FILE.replace("builtin:tiny", "hf:org/repo:Q4_0"))
+    world.host = Looked(WELL)
+    answer = world.command("doctor")
+    assert answer.code == 3
+    assert "ok   box: answers" in answer.out
+    assert "Unable to find out which file model tiny is (hf:org/repo:Q4_0)" in answer.out
