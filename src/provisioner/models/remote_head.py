@@ -45,6 +45,14 @@ def read_remote_config(url: str, token: str | None, sha256: str, deadline_s: flo
     return header_of(content)
 
 
+def reach(url: str, token: str | None, headers: dict[str, str], deadline_s: float) -> None:
+    """Return when a server has what is at ``url``, of which nothing is read; the token goes to that server alone.
+
+    ``NoHeadError``: it has not, by its cause, an ``HTTPError``, or it gives no answer.
+    """
+    _asked(url, token, {"Range": "bytes=0-0", **headers}, deadline_s, lambda _answer: None)
+
+
 def _asked(
     url: str,
     token: str | None,

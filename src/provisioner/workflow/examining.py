@@ -25,6 +25,7 @@ from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import HostAnswers, HostFact
 from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Fleet, InstanceKind, Status
+from provisioner.workflow.examining_downloads import download_diagnoses
 from provisioner.workflow.examining_room import room_diagnoses
 from provisioner.workflow.surveying import kept_images
 
@@ -99,12 +100,13 @@ def _observed(lab: Lab, provider: Provider) -> Fleet:
 
 
 def _room(lab: Lab, resolved: ResolvedLab, there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
-    """Yield whether the host has room for what the file asks for, as far as that is known, and why no further."""
+    """Yield whether downloads can be had and there is room for what is made, as far as is known, and why no further."""
     try:
         desired = lab.fleet(resolved, there.hosts, needs_wheels=False, needs_hashes=False)
+        yield from download_diagnoses(resolved, desired, there, provider.host)
         yield from room_diagnoses(lab, desired, there, provider)
     except ProvisionError as error:
-        yield diagnosed(provider.host, "room", Verdict("", error.message, error.resolution, error.details))
+        yield diagnosed(provider.host, "plan", Verdict("", error.message, error.resolution, error.details))
 
 
 def _packages(there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
