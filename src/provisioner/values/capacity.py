@@ -85,5 +85,5 @@ class Capacity:
         if not 0 < self.memory < total:
             return ""
         largest = max(limits, key=limits.__getitem__)
-        wanted = f"containers may take {total / GIB:.1f} GiB of memory together, and there are {self.memory / GIB:.1f}"
-        return f"{wanted}; the largest is {largest} ({size_text(limits[largest])})"
+        wanted = f"containers may take {total / GIB:.1f} GiB of memory together, of {self.memory / GIB:.1f} GiB"
+        return f"{wanted} that are there; the largest is {largest} ({size_text(limits[largest])})"

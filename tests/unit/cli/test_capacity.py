@@ -23,13 +23,13 @@ def sized(memory: str = "4GiB", disk: str = "8GiB") -> str:
 
 @pytest.mark.parametrize("verb", ["plan", "up"])
 def test_more_memory_than_there_is_is_warned_of(world: World, lab: Path, verb: str) -> None:
-    words = [verb, *(["--yes"] if verb == "up" else [])]
+    arguments = [verb, *(["--yes"] if verb == "up" else [])]
     world.host.memory = 24 * GIB
     lab.write_text(sized(memory="23GiB"))
     assert "of memory together" not in world.done("plan").err
     lab.write_text(sized(memory="900GiB"))
-    warning = "Host box: containers may take 901.0 GiB of memory together, and there are 24.0; the largest is llama"
-    assert world.done(*words).err.replace("\n", " ").count(warning) == 1
+    words = "containers may take 901.0 GiB of memory together, of 24.0 GiB that are there; the largest is llama"
+    assert world.done(*arguments).err.replace("\n", " ").count(f"Host box: {words} (900GiB)") == 1
 
 
 @pytest.mark.parametrize(
