@@ -21,10 +21,11 @@ NAMES = {
     ("llama_memory_recurrent", "RS"): "recurrent state",
     ("sched_reserve", "compute"): "compute buffers",
     ("reserve_compute_meta", "compute"): "image buffers",
+    ("llama_dsv4_comp_state", "state"): "state",
 }
-LINE = re.compile(r"(\w+):\s+\S+\s+(\w+) buffer size\s+=\s+([0-9.]+) MiB")
+LINE = re.compile(r"(\w+):\s+\S+\s+(?:DSV4 \w+ )?(\w+) buffer size\s+=\s+([0-9.]+) MiB")
 LOADED = re.compile(r"server is listening|listening on http")
-SERVER = "backup/volume/bin/llama-server"
+PROGRAMS = "backup/volume/bin"
 PATIENCE_S = 180
 LAB = """\
 name: terms
@@ -73,8 +74,14 @@ def _terms(lines: Sequence[str]) -> dict[str, float]:
 
 def unpacked_server(artifact: Path, folder: Path) -> Path:
     """llama-server out of a build that is kept."""
-    subprocess.run(["tar", "-x", "-f", str(artifact), "-C", str(folder), SERVER], check=True, timeout=120)
-    return folder / SERVER
+    return unpacked(artifact, folder, "llama-server")
+
+
+def unpacked(artifact: Path, folder: Path, name: str) -> Path:
+    """A program out of a build that is kept, in the folder."""
+    command = ["tar", "-x", "-f", str(artifact), "-C", str(folder), "--strip-components=3", f"{PROGRAMS}/{name}"]
+    subprocess.run(command, check=True, timeout=120)
+    return folder / name
 
 
 def foretold(folder: Path, context: int, slots: int, more: str = "") -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from provisioner.artifacts import ensure_artifacts
+from provisioner.artifacts.programs import keep_program, kept_program
 from provisioner.providers.fake import FakeProvider, Volume
 from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.services.llama_cpp.memory_program import program_of
 from provisioner.values.errors import PlaybookError, ProviderError
 from provisioner.values.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact, Execution, Instance, Secret, Status
@@ -363,3 +366,30 @@ def test_what_another_lab_has_begun_is_refused_and_named(box: FakeProvider, tmp_
         _ensure(box, [DOWNLOAD], Builds(box), tmp_path)
     assert "lab theirs" in caught.value.details
     assert (set(box.containers), set(box.volumes)) == ({DOWNLOAD.builder}, {DOWNLOAD.volume})
+
+
+def copy_with(folder: Path, **files: str) -> Path:
+    """An artifact's copy as hosts export it: its files in a folder, packed."""
+    for name, content in files.items():
+        file = folder / "backup/volume/bin" / name.replace("_", "-")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+    packed = folder / "copy.tar"
+    subprocess.run(["tar", "-c", "-f", packed, "-C", folder, "backup"], check=True, timeout=60)
+    return packed
+
+
+def test_the_program_that_can_be_asked_is_taken_out_of_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    built = replace(BUILT, variables={"llama_cpp_source": "pypi:x==1", "llama_cpp_source_sha256": "ab"})
+    name = program_of("pypi:x==1", "ab")
+    keep_program(built, copy_with(tmp_path / "none", llama_server="x"))
+    keep_program(built, tmp_path / "gone.tar")
+    keep_program(MODEL, copy_with(tmp_path / "model", llama_memory="x"))
+    assert kept_program(name) is None
+    keep_program(built, copy_with(tmp_path / "whole", llama_server="x", llama_memory="it"))
+    kept = kept_program(name)
+    assert kept is not None
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("it", 0o700)
+    assert kept_program(program_of("pypi:x==2", "ab")) is None
+    assert [file.name for file in kept.parent.iterdir()] == [name]

@@ -6,17 +6,19 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from provisioner.lab import ModelFile
-from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
+from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers, head_file
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models import remote_head
-from provisioner.models.gguf import read_head
+from provisioner.models.gguf import read_head, read_header
 from provisioner.models.header import GgufError, Header
+from provisioner.models.sources import ModelPart
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, serving
 from tests.gguf_bytes import gguf_bytes, model_bytes
@@ -28,6 +30,7 @@ MODELS = {"m": Model(source=PIN.source)}
 VOCABULARY = {"tokenizer.ggml.tokens": ["word" * 8] * 20_000, "tokenizer.ggml.scores": [0.5] * 20_000}
 SIZES = {"llama.context_length": 4096, "llama.attention.key_length": 80, "llama.attention.value_length": 96}
 LATE = gguf_bytes({"general.architecture": "llama", **VOCABULARY, **SIZES}, {"big": (1 << 20,)})
+LONG = 3 << 30
 HEADER = Header("llama", context=4096, key_size=80, value_size=96)
 
 
@@ -169,3 +172,31 @@ def test_damaged_bytes_give_an_answer_or_one_of_two_errors() -> None:
 
         with suppress(GgufError, EOFError):
             assert isinstance(read_head(read, len(whole)), Header)
+
+
+def test_the_head_is_kept_in_a_file_as_long_as_the_model_for_programs_that_read_it(server: FileServer) -> None:
+    whole = replace(file_at(server), size=LONG)
+    assert head_file(MODELS["m"], whole) is None
+    fetch_headers(MODELS, {"m": whole})
+    kept = head_file(MODELS["m"], whole)
+    assert kept is not None
+    assert kept.stat().st_size == LONG
+    assert kept.stat().st_blocks * 512 < 2 * len(LATE)
+    assert read_header(kept) == read_head(BytesIO(LATE).read, len(LATE))
+    kept.unlink()  # as versions left it that kept none: it is read again
+    fetch_headers(MODELS, {"m": whole})
+    assert kept.is_file()
+
+
+def test_heads_of_a_model_in_parts_lie_beside_each_other_and_all_or_none(server: FileServer) -> None:
+    model = replace(file_at(server), rest=(ModelPart(server.address, SHA256, LONG), ModelPart(server.address, SHA256)))
+    fetch_headers(MODELS, {"m": model})
+    kept = head_file(MODELS["m"], model)
+    assert kept is not None
+    names = sorted(file.name for file in kept.parent.glob("*.gguf"))
+    assert names == [kept.name.replace("00001-of", f"{place:05}-of") for place in (1, 2, 3)]
+    for file in kept.parent.glob("*"):
+        file.unlink()
+    broken = replace(model, rest=(ModelPart("http://127.0.0.1:9/none.gguf", SHA256),))
+    fetch_headers(MODELS, {"m": broken})
+    assert head_file(MODELS["m"], broken) is None

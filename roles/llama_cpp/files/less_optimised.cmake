@@ -32,7 +32,27 @@ function(compile_together target level)
   endforeach()
 endfunction()
 
+set(provision_files ${CMAKE_CURRENT_LIST_DIR})
+
+# What says how much of a card llama-server would take. It stands for the card itself, so that it has the back end of the processor alone
+# and starts where no driver is, whatever else is built.
+function(add_memory_program)
+  set(registry ${PROJECT_SOURCE_DIR}/ggml/src/ggml-backend-reg.cpp)
+  if(NOT TARGET llama-common OR NOT TARGET mtmd OR NOT EXISTS ${registry})
+    return()
+  endif()
+  add_executable(llama-memory EXCLUDE_FROM_ALL ${provision_files}/llama_memory.cpp ${registry})
+  target_include_directories(llama-memory PRIVATE ${PROJECT_SOURCE_DIR}/ggml/src ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(llama-memory PRIVATE GGML_USE_CPU)
+  target_compile_features(llama-memory PRIVATE cxx_std_17)
+  target_compile_options(llama-memory PRIVATE -O1 -UGGML_USE_CUDA -UGGML_USE_VULKAN)
+  target_link_options(llama-memory PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
+  target_link_libraries(llama-memory PRIVATE mtmd llama-common llama ${CMAKE_DL_LIBS})
+  set_target_properties(llama-memory PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endfunction()
+
 function(compile_faster)
+  add_memory_program()
   compile_quickly(cpp-httplib -O1)
   compile_quickly(llama-bench-impl -Og)
   if(NOT PROVISION_KNOWN_SOURCE)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from provisioner.artifacts import resuming
 from provisioner.artifacts.cache import intact_copy, remember
+from provisioner.artifacts.programs import keep_program
 from provisioner.artifacts.watching import Watching
 from provisioner.inventory import render_builders
 from provisioner.providers.base import Provider
@@ -64,6 +65,7 @@ def ensure_artifacts(
             missing.append(one)
         else:
             copies.append((one, file))
+            keep_program(one, file)
     with ThreadPoolExecutor(1) as beside:
         imports = [beside.submit(_import, one, file, providers[one.host], emit) for one, file in copies]
         try:
@@ -156,7 +158,7 @@ class _Build:
         self.made.add(artifact.builder)
         if artifact.cacheable:
             self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
-            remember(self.folder, artifact, provider)
+            keep_program(artifact, remember(self.folder, artifact, provider))
         self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
 
     def _discard(self) -> None:

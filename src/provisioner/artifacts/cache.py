@@ -27,7 +27,7 @@ def is_intact(file: Path) -> bool:
     return file.is_file() and digest.is_file() and digest.read_text(encoding="ascii").strip() == _sha256(file)
 
 
-def remember(folder: Path, artifact: Artifact, provider: Provider) -> None:
+def remember(folder: Path, artifact: Artifact, provider: Provider) -> Path:
     """Copy a ready volume into the cache; the digest is written last, so that a partial copy is never used."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = cached_file(folder, artifact, provider.forms[0])
@@ -37,6 +37,7 @@ def remember(folder: Path, artifact: Artifact, provider: Provider) -> None:
     partial = digest.with_suffix(f".{os.getpid()}")
     partial.write_text(_sha256(file) + "\n", encoding="ascii")
     partial.replace(digest)
+    return file
 
 
 def _digest_file(file: Path) -> Path:

@@ -26,6 +26,22 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What the program of an engine's build is asked: how much of a card each model takes.
+
+    ``program``: which one, as the build's own module names it; ``arguments`` of each load by its name, ``files`` that
+    go with them, models by their arguments; ``variables`` of its environment. ``open``: what it cannot tell all the
+    same.
+    """
+
+    program: str
+    arguments: Mapping[str, tuple[str, ...]]
+    files: Mapping[str, Mapping[str, str]]
+    variables: Mapping[str, str]
+    open: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineLoads:
     """One service that computes on a card: its ``loads`` lie there at the same time.
 
@@ -35,7 +51,8 @@ class EngineLoads:
     is alone on its card. Of those that take turns (``turns``: all of their group) one at a time lies there.
     ``ways``: what to do where it does not fit, the better first; None: llama.cpp's and vLLM's, which advice knows.
     ``grows``: it may take more later than right after its start, so that a measurement is no upper bound.
-    ``is_measured``: its sum is what it took when it was measured, its own context included.
+    ``is_measured``: its sum is what it took when it was measured, its own context included. ``question``: how its own
+    program is asked for the sum, where it has one that was not asked yet.
     """
 
     address: Address
@@ -49,6 +66,7 @@ class EngineLoads:
     ways: tuple[Way, ...] | None = None
     grows: bool = False
     is_measured: bool = False
+    question: Question | None = field(default=None, compare=False)
 
     @property
     def container(self) -> str:

@@ -19,7 +19,7 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
 FILE = "fit.json"
-NOT_COMPARED = frozenset({"name", "correction"})
+NOT_COMPARED = frozenset({"name", "correction", "told"})
 """What of a load does not decide whether the same was measured."""
 
 
@@ -102,8 +102,9 @@ def digest_of(loads: Iterable[Load]) -> str:
     content = []
     for load in loads:
         told = {name: one for name, one in asdict(load).items() if name not in NOT_COMPARED}
-        if not load.uncounted:
-            del told["uncounted"]  # records of versions that did not know it are still of the same loads
+        for name in ("uncounted", "unpacks"):
+            if not told[name]:
+                del told[name]  # records of versions that did not know it are still of the same loads
         content.append(told)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

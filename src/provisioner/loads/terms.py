@@ -31,7 +31,8 @@ BITS |= {f"exl{bits}": bits + 16 / 32 for bits in range(2, 9)}
 exllamav2's have as many bits (``ExLlamaV2Cache_Q`` of its ``cache.py``, 0.3.2).
 """
 CORRECTION = "correction by what was measured"
-BUFFER_BYTES, MASK_BYTES = 4, 2
+TOLD, TOLD_BESIDE = "correction by the engine's own sum", "cache and buffers, by the engine's own sum"
+BUFFER_BYTES, MASK_BYTES, F16_BYTES = 4, 2, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,13 @@ class Load:
     weights stays in the host's memory. ``is_paged``: all requests share a cache of pages, of ``context`` tokens, as
     exllamav3's do, and the engine takes what it needs. ``workspaces`` stand for what libraries take while they compute.
     ``kept_free``: what the engine leaves free of the card beside what it needs. ``correction``: by how much more (or,
-    negative, less) the engine took when it was measured than its sum says. ``outputs``: of how many tokens the engine
-    makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is laid out where all of its
-    pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context, for all layers together;
-    ``unpacked``: those besides where the cache is packed. ``uncounted``: free arguments, variables and options by which
-    it may take something else than its sum. ``smaller``: types of keys and values of a paged cache that
-    take less, each with what to write for it, the better first.
+    negative, less) the engine took when it was measured than its sum says. ``told``: the same where its own program was
+    asked. ``unpacks``: where keys or values are packed, those of one layer are unpacked while it computes. ``outputs``:
+    of how many tokens the engine makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is
+    laid out where all of its pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context,
+    for all layers together; ``unpacked``: those besides where the cache is packed. ``uncounted``: free arguments,
+    variables and options by which it may take something else than its sum. ``smaller``: types of keys and values of a
+    paged cache that take less, each with what to write for it, the better first.
     """
 
     name: str
@@ -77,6 +79,8 @@ class Load:
     workspaces: int = 0
     kept_free: int = 0
     correction: int = 0
+    told: int = 0
+    unpacks: bool = False
     outputs: int = 0
     flash_attention: bool = True
     pages: Pages | None = None
@@ -145,7 +149,8 @@ def terms_of(load: Load) -> tuple[Term, ...]:
     left = load.share - needed_bytes(load)
     if left > 0:
         terms.append(Term("rest of its share", left))
-    terms += [Term("left free", load.kept_free), Term(CORRECTION, load.correction)]
+    name = TOLD_BESIDE if load.is_guessed else TOLD
+    terms += [Term("left free", load.kept_free), Term(name, load.told), Term(CORRECTION, load.correction)]
     return tuple(term for term in terms if term.bytes)
 
 
@@ -168,8 +173,8 @@ def total_of(load: Load) -> int:
 
 
 def beside_bytes(load: Load) -> int:
-    """What counts beside the model's needs and the share: what is left free, and what was measured otherwise."""
-    return load.kept_free + load.correction
+    """What counts beside the model's needs and the share: what is left free, and what is known to be otherwise."""
+    return load.kept_free + load.told + load.correction
 
 
 def needed_bytes(load: Load) -> int:
@@ -241,10 +246,23 @@ def buffer_bytes(load: Load) -> int:
         return load.buffers + _bytes_of_tokens(load)
     logits = (load.shape.vocabulary + load.shape.embedding) * load.ubatch * BUFFER_BYTES
     if load.shape.widths is None:
-        return logits
+        return logits + _unpacked_bytes(load)
     if load.outputs:
         logits = load.shape.vocabulary * min(load.outputs, load.ubatch) * BUFFER_BYTES
-    return max(_layer_bytes(load, load.shape.widths), logits)
+    return max(_layer_bytes(load, load.shape.widths), logits) + _unpacked_bytes(load)
+
+
+def _unpacked_bytes(load: Load) -> int:
+    """What the keys and values of one layer take unpacked, as CUDA's flash attention reads them.
+
+    ``ggml_cuda_flash_attn_ext_get_alloc_size`` of llama.cpp 0.5.0: all cells of all requests, in 16 bits.
+    """
+    if not load.unpacks or not load.flash_attention:
+        return 0
+    caches = 1 if load.unified else load.slots
+    keys, values = load.keys != "f16", load.values != "f16"
+    sizes = [(layer.keys * keys + layer.values * values) * _cells(layer, load) for layer in _attending(load)]
+    return max(sizes, default=0) * caches * F16_BYTES
 
 
 def _bytes_of_tokens(load: Load) -> int:

@@ -24,13 +24,15 @@ class NoHeadError(Exception):
     """The head cannot be had now; another time it may."""
 
 
-def read_remote_head(url: str, token: str | None, deadline_s: float = DEADLINE_S) -> Header:
-    """The head of the file at ``url``; the token goes to that server alone.
+def read_remote_head(
+    url: str, token: str | None, deadline_s: float = DEADLINE_S, keep: Callable[[bytes], None] = lambda _head: None
+) -> Header:
+    """The head of the file at ``url``; the token goes to that server alone. ``keep`` is given its bytes.
 
     ``NoHeadError``: it does not come; ``GgufError``: what comes is no GGUF, or its head is too long.
     """
     return _asked(
-        url, token, {"Range": f"bytes=0-{LIMIT - 1}"}, deadline_s, lambda answer: read_head(answer.read1, LIMIT)
+        url, token, {"Range": f"bytes=0-{LIMIT - 1}"}, deadline_s, lambda answer: read_head(answer.read1, LIMIT, keep)
     )
 
 

@@ -486,6 +486,13 @@ class Knowledge:
         """What its program is made for beyond what is usual, in words that follow "made "."""
         return ""
 
+    def asked_program(self, variables: Mapping[str, Any]) -> tuple[str, str]:  # noqa: ARG002
+        """Where in its build the program lies that tells what it takes of a card, and the name to keep it under.
+
+        ``variables``: what it was built with. Empty: there is none.
+        """
+        return "", ""
+
     def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the container's image."""
         return {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from provisioner.apply import apply_instances
 from provisioner.artifacts import ensure_artifacts
+from provisioner.artifacts.programs import kept_program
 from provisioner.configure import Configured, configure
 from provisioner.lab.opening import Lab
 from provisioner.lock import Lease
@@ -25,7 +26,7 @@ from provisioner.verify import judge
 from provisioner.workflow import closing, keeping, unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.ending import delete, drop_volumes
-from provisioner.workflow.fitting import remember_use
+from provisioner.workflow.fitting import check_fit, remember_use, unasked_programs
 from provisioner.workflow.mounting import last_step, undone, with_former_mounts
 from provisioner.workflow.proving import keep_proofs
 from provisioner.workflow.settling import settled
@@ -50,7 +51,10 @@ class Run:
         self.lease.check()
         delete(self.made, self.lab.name, effects)
         built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
+        unasked = unasked_programs(self.lab, self.seen.cards) if built else ()
         ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
+        if any(map(kept_program, unasked)):  # and no container was made or changed yet
+            check_fit(self.lab, self.seen.cards, effects.emit, {one.name for one in self.seen.wanted})
         apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
         there, facts = self._touched(), self.seen.facts
         try:

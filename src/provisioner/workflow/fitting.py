@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from provisioner.artifacts.programs import kept_program
 from provisioner.gpus.cards import Card
 from provisioner.lab import ModelFile
 from provisioner.lab.opening import Lab
@@ -24,6 +25,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
+from provisioner.workflow.asking import asked
 
 BESIDE = 64 * 2**20
 """Bytes that a container with one service, and an engine's program, take beside what is added up; reckoned."""
@@ -32,12 +34,13 @@ BESIDE = 64 * 2**20
 def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
     """The sums of all engines of the file, by their cards; ``cards`` by container; ``memory`` overrules theirs.
 
-    Sums of engines that were measured on the same card are corrected by that.
+    Engines whose own program is on this machine are asked; sums of those that were measured on the same card are
+    corrected by that.
     """
     known = measured(lab.name) if cards else {}
 
     def as_measured(engine: EngineLoads) -> EngineLoads:
-        return corrected(engine, known.get(engine.address), cards.get(engine.container))
+        return corrected(asked(engine, lab), known.get(engine.address), cards.get(engine.container))
 
     return budgets(map(as_measured, _engines(lab, cards, memory)), cards, memory)
 
@@ -114,6 +117,12 @@ def check_fit(
         first, *rest = refused
         details = [first.details, *(f"{refusal.message}: {refusal.details}" for refusal in rest)]
         raise PreflightError(first.message, details="\n".join(details), resolution=first.resolution)
+
+
+def unasked_programs(lab: Lab, cards: Mapping[str, Card]) -> frozenset[str]:
+    """Return the programs that engines on cards are to be asked by, and that no build has left on this machine yet."""
+    questions = [engine.question for engine in _engines(lab, cards, None) if engine.container in cards]
+    return frozenset(one.program for one in questions if one and not kept_program(one.program))
 
 
 def _warn_of_unknown(budget: Budget, emit: Callable[[Event], None]) -> None:

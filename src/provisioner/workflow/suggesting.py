@@ -281,6 +281,7 @@ def _candidate(
         encoder=encoder,
         image_buffer=buffer,
         unified=False,
+        unpacks=True,
         outputs=1,
         tensors=loaded_tensors(header) if header.parts == 1 else {},  # those of its first file say too little
     )

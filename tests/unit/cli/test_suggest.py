@@ -85,7 +85,7 @@ def test_what_it_prints_is_a_file_that_is_valid(world: World, tmp_path: Path) ->
     (result,) = world.command("suggest", REPOSITORY, "--gpu", "8GiB", "--json").of("result")
     best = result["ways"][0]
     assert (result["memory_bytes_per_s"], result["source"], best["bound_per_s"]) == (None, None, None)
-    assert (best["quant"], best["written"]) == ("Q5_K_M", {"source": f"hf:{REPOSITORY}:Q5_K_M"})
+    assert (best["quant"], best["written"]) == ("Q4_K_M", {"source": f"hf:{REPOSITORY}:Q4_K_M"})
     assert (best["keys"], best["values"]) == ("q8_0", "q8_0"), "with f16 none has 24,576 tokens"
     assert best["total"] <= result["usable"] == 8192 * MIB - 832 * MIB
     text = world.command("suggest", REPOSITORY, "--gpu", "8GiB").out

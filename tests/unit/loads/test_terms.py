@@ -286,3 +286,17 @@ def test_the_widths_are_those_that_the_file_tells(said: dict[str, Any], widths: 
     own = {"block_count": 2, "embedding_length": 2048, "attention.head_count": 32} | said
     values = {"general.architecture": "llama", **{f"llama.{name}": value for name, value in own.items()}}
     assert shape_of(values, 1000).widths == widths
+
+
+@pytest.mark.parametrize(("keys", "values", "packed"), [("q8_0", "q4_0", 2), ("q8_0", "f16", 1), ("f16", "f16", 0)])
+def test_cudas_flash_attention_unpacks_a_layers_keys_and_values(keys: str, values: str, packed: int) -> None:
+    # 131,072 tokens of 8 heads of 128: llama.cpp 0.5.0 reserves 656 MiB by CUDA's rule where it reserves 172 without
+    shape = shape_of(LLAMA, vocabulary=128_256)
+    load = Load("one", shape, 0, 131_072, keys=keys, values=values, outputs=1)
+    more = buffer_bytes(replace(load, unpacks=True)) - buffer_bytes(load)
+    layer = shape.layers[0]
+    assert isinstance(layer, Attention)
+    assert more == packed * layer.keys * 131_072 * 2
+    assert buffer_bytes(replace(load, unpacks=True, flash_attention=False)) == buffer_bytes(
+        replace(load, flash_attention=False)
+    )

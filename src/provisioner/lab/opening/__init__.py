@@ -164,6 +164,15 @@ class Lab:
             self._found.append(found)
         return self._found[0]
 
+    def head_file(self, name: str) -> Path | None:
+        """Return a file of this machine that begins with the head of a model; None where there is none."""
+        file = self.models().files[name]
+        if "://" not in file.path:
+            return Path(file.path)
+        from provisioner.lab.opening.remote_headers import head_file
+
+        return head_file(self.spec.models[name], file)
+
     @property
     def with_headers(self) -> ResolvedLab:
         """What the file means, with what ``look_at_models`` read of models elsewhere."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,13 @@ from provisioner.labfile.spec import Model
 from provisioner.labfile.whole_files import replace_text
 from provisioner.models.folders import FolderError
 from provisioner.models.header import GgufError, Header
+from provisioner.models.sources import ModelPart
 from provisioner.values import paths
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
+
+ANY_SIZE = 1 << 42
+"""Bytes, none of which lies on a disk: more than any model has."""
 
 
 def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, Header]:
@@ -60,7 +66,7 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
 
     note = _note(model, file.sha256)
     is_known, header = _cached(note)
-    if is_known:
+    if is_known and (file.is_folder or header is None or head_file(model, file)):
         return header, ""
     why = ""
     token = json.loads(file.access.reveal())["token"] if file.access else None
@@ -68,13 +74,38 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
         if file.is_folder:
             header = read_remote_config(file.path, token, file.sha256)
         else:
-            header = read_remote_head(file.path, token)
+            parts = [ModelPart(file.path, file.sha256, file.size), *file.rest]
+            # The first one last: where it is kept, all are.
+            for place, part in reversed(list(enumerate(parts, 1))):
+                kept = _head_of_part(note, place, len(parts))
+                header = read_remote_head(part.file, token, keep=partial(_keep, kept, part.size))
     except NoHeadError as error:
         return None, str(error)
     except (GgufError, FolderError) as error:  # another time it is the same, and not asked for again
         why = str(error)
     _remember(note, header)
     return header, why
+
+
+def head_file(model: Model, file: ModelFile) -> Path | None:
+    """Return the file that has the head of a model elsewhere and a hole in the place of the rest; None without one."""
+    head = _head_of_part(_note(model, file.sha256), 1, 1 + len(file.rest))
+    return head if head.is_file() else None
+
+
+def _head_of_part(note: Path, place: int, count: int) -> Path:
+    """Return where the head of one of so many files is kept: llama.cpp finds the others by the first one's name."""
+    return note.with_name(f"{note.stem}-{place:05}-of-{count:05}.gguf" if count > 1 else f"{note.stem}.gguf")
+
+
+def _keep(kept: Path, size: int | None, head: bytes) -> None:
+    """Keep a head; its file is as long as the model's, or as any, since programs look where the last tensor ends."""
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    begun = kept.with_suffix(f".{os.getpid()}")
+    with begun.open("wb") as stream:
+        stream.write(head)
+        stream.truncate(max(size or ANY_SIZE, len(head)))
+    begun.replace(kept)
 
 
 def _note(model: Model, digest: str) -> Path:

@@ -38,15 +38,18 @@ def read_header(file: Path) -> Header:
             return _header(values, tensors, size)
 
 
-def read_head(read: Callable[[int], bytes], limit: int) -> Header:
+def read_head(read: Callable[[int], bytes], limit: int, keep: Callable[[bytes], None] = lambda _head: None) -> Header:
     """The head of a file that comes piece by piece, no further than its list of tensors goes.
 
     ``read`` gives the next bytes, at most as many as it is told; none is the end, and then ``EOFError`` is raised.
+    ``keep`` is given the head's own bytes.
     ``GgufError``: it is no GGUF, or its head is not over after ``limit`` bytes.
     """
     reader = Arriving(read, limit)
     count, values = _metadata(reader)
-    return _header(values, read_tensors(reader, count, values.get("general.alignment", 32)), None)
+    tensors = read_tensors(reader, count, values.get("general.alignment", 32))
+    keep(bytes(reader.arrived[: reader.at]))
+    return _header(values, tensors, None)
 
 
 def _header(values: Mapping[str, Any], tensors: Tensors, size: int | None) -> Header:

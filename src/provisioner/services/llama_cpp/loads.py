@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.loads.engines import SMALL_CARD, EngineLoads
+from provisioner.loads.engines import SMALL_CARD, EngineLoads, Question
 from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load, total_of
 from provisioner.loads.uncounted import uncounted, words_of
@@ -14,6 +14,16 @@ from provisioner.loads.vision import image_buffer
 from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
+from provisioner.services.llama_cpp.builds import VULKAN
+from provisioner.services.llama_cpp.memory_program import (
+    MISTOLD,
+    UNSEEN,
+    counting_variables,
+    counting_words,
+    device_of,
+    program_of,
+    words_of_options,
+)
 from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
 from provisioner.services.routed import CHAT
 
@@ -57,7 +67,8 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
     # Of which nobody knows how large it is, that one may be the largest.
     unknown = "; ".join(server.unknown(largest_first))
     guesses = tuple(dict.fromkeys(server.unread(together)))
-    return EngineLoads(service.address, tuple(together), guesses, service.headers, unknown=unknown)
+    question = server.question(together, largest_first)
+    return EngineLoads(service.address, tuple(together), guesses, service.headers, unknown=unknown, question=question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,39 @@ class _Server:
         for load in loads:
             yield from unknown_of(load)
         yield from self._uncounted()
+
+    def question(self, loads: list[Load], all_loads: list[Load]) -> Question | None:
+        """Return how its own program is asked; what is left open then are variables of others, and further models."""
+        options = self.options
+        device = device_of(str(options.get("backend")), str(options.get("device") or ""))
+        headers = self.service.headers
+        if not device or any(one.architecture in MISTOLD for one in headers.values()):
+            return None
+        files = {} if not self._projector else {"--mmproj": self._projector}
+        words = {
+            load.name: (
+                *(device, "--device", device, "--ctx-size", str(self._context(load.name))),
+                *("--cache-type-k", load.keys, "--cache-type-v", load.values),
+                *words_of_options(
+                    {**options, "gpu_layers": self._written_layers()},
+                    batch=max(self._batch(load.name), load.ubatch),
+                    ubatch=load.ubatch,
+                ),
+                *counting_words(self._words, COST_NOTHING),
+            )
+            for load in loads
+        }
+        variables = counting_variables(self._variables, COST_NOTHING)
+        left = [reason for load in all_loads if load not in loads for reason in unknown_of(load)]
+        left += uncounted([word for word in self._words if word.replace("_", "-") in UNSEEN], (), ())
+        left += uncounted((), [name for name in self._variables if name not in variables], COST_NOTHING)
+        return Question(
+            program_of(str(options.get("source")), str(options.get("source_sha256"))),
+            words,
+            {load.name: {"--model": load.name, **files} for load in loads},
+            variables,
+            "; ".join(left),
+        )
 
     def _uncounted(self) -> Iterator[str]:
         return uncounted(self._words, self._variables, COST_NOTHING)
@@ -142,6 +186,7 @@ class _Server:
             adapts=layers in (None, "auto"),
             placing=Placing(_count(layers), self._layers_with_experts(header)),
             tensors=loaded_tensors(header) if header else {},
+            unpacks=options.get("backend") != VULKAN,
             outputs=self._outputs(),
             flash_attention=options.get("flash_attention") != "off",
             uncounted=words_of(list(self._uncounted()), self._words, self._variables),
@@ -169,12 +214,20 @@ class _Server:
         asked = asked_context(self.service, name)
         return int(self.options["context"] if asked is None else asked)
 
+    def _batch(self, name: str) -> int:
+        if kind_of(self.service) != CHAT:
+            return int(self.options.get("batch") or longest_text(self.service, name))
+        return int(self.options.get("batch") or (SMALL_BATCH if self._is_tight else BATCH))
+
     def _ubatch(self, name: str) -> int:
         if kind_of(self.service) != CHAT:
             return longest_text(self.service, name)
-        is_tight = bool(self._projector) and 0 < self.memory <= SMALL_CARD
-        batch = self.options.get("batch") or (SMALL_BATCH if is_tight else BATCH)
-        return self.options.get("ubatch") or min(SMALL_UBATCH if is_tight else UBATCH, batch)
+        usual = SMALL_UBATCH if self._is_tight else UBATCH
+        return self.options.get("ubatch") or min(usual, self._batch(name))
+
+    @property
+    def _is_tight(self) -> bool:
+        return bool(self._projector) and 0 < self.memory <= SMALL_CARD
 
 
 def _count(layers: Any) -> int | None:

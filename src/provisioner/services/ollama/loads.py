@@ -221,6 +221,7 @@ class _Server:
             unified=False,  # the number of slots is told, and then each has its own cache
             adapts=True,
             tensors=model.tensors,
+            unpacks=True,
             flash_attention=flashes(self.service),
             uncounted=words_of(list(self._uncounted()), (), self.option("environment") or {}),
         )

@@ -10,9 +10,12 @@ from jinja2.nativetypes import NativeEnvironment
 
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.terms import MIB
+from provisioner.models.header import Header
 from provisioner.services.llama_cpp.loads import BATCH, SMALL_BATCH, SMALL_UBATCH, UBATCH, loads_of
+from provisioner.services.llama_cpp.memory_program import DEVICES
 from provisioner.values import paths
-from tests.unit.services.llama_cpp.servers import service_with
+from provisioner.values.address import Address
+from tests.unit.services.llama_cpp.servers import resolved, service_with, spec_with
 
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 
@@ -73,3 +76,52 @@ def ubatch_of(written: dict[str, Any], *, is_tight: bool) -> int:
     """Tokens that the sums take for computed at once."""
     projector = {"mmproj": "eyes"} if is_tight else {}
     return loads_of(service_with({**projector, **written}), {}, SMALL_CARD).loads[0].ubatch
+
+
+@pytest.mark.parametrize(
+    ("options", "device"),
+    [
+        ({}, "CUDA0"),
+        ({"backend": "vulkan"}, "Vulkan0"),
+        ({"backend": "cuda", "device": "CUDA1"}, "CUDA1"),
+        ({"backend": "cuda", "device": "CUDA0,CUDA1"}, None),
+    ],
+)
+def test_the_program_stands_in_for_the_card_that_the_role_names(options: dict[str, str], device: str | None) -> None:
+    question = loads_of(service_with(options), {}, 0).question
+    assert (question.arguments["m"][:3] if question else None) == (device and (device, "--device", device))
+
+
+def test_devices_are_called_as_the_role_calls_them() -> None:
+    text = VARIABLES["__llama_cpp_device"]
+    named = {
+        backend: NativeEnvironment().from_string(text).render(llama_cpp_device="", llama_cpp_backend=backend)
+        for backend in DEVICES
+    }
+    assert named == DEVICES
+
+
+@pytest.mark.parametrize("kind", ["embedding", "rerank"])
+def test_of_vectors_and_scores_the_whole_text_is_asked_for_at_once(kind: str) -> None:
+    question = loads_of(service_with({kind: True, "context": 8192, "parallel": 4}), {}, 0).question
+    assert question is not None
+    words = " ".join(question.arguments["m"])
+    assert "--batch-size 2048 --ubatch-size 2048" in words
+    assert {"embedding": "--embedding", "rerank": "--reranking"}[kind] in words
+
+
+def test_of_several_models_each_is_asked_with_its_own_context_and_file() -> None:
+    models = {name: {"context": context} for name, context in (("m", 1024), ("n", 2048))}
+    service = resolved(spec_with({"models": ["m", "n"], "models_max": 2}, **models)).services[
+        Address.of("a", "llama_cpp")
+    ]
+    question = loads_of(service, {}, 0).question
+    assert question is not None
+    assert {name: words[4] for name, words in question.arguments.items()} == {"m": "1024", "n": "2048"}
+    assert question.files == {"m": {"--model": "m"}, "n": {"--model": "n"}}
+
+
+def test_an_architecture_of_which_the_program_tells_too_little_is_not_asked() -> None:
+    headers = {"m": Header("minimax-01")}
+    service = resolved(spec_with({}), headers).services[Address.of("a", "llama_cpp")]
+    assert loads_of(service, {}, 0).question is None

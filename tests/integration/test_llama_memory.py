@@ -1,0 +1,137 @@
+"""``llama-memory`` of the role's build against llama-server of the same: every architecture that llama.cpp can make.
+
+The heads in ``tests/data/architectures.tar.xz`` are of the small models that the ``test-llama-archs`` of llama.cpp
+0.5.0 writes (``-o``), of 122 architectures. Without a device the program tells of the host's memory what the server
+tells when it starts, term by term.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.loads.told import read_answer
+from provisioner.models.gguf import read_header
+from provisioner.services.llama_cpp.memory_program import MISTOLD
+from tests.engine_report import newest_build, reported, unpacked
+from tests.processes import completed
+
+pytestmark = pytest.mark.slow
+
+HEADS = Path(__file__).parents[1] / "data/architectures.tar.xz"
+MIB = 2**20
+ARCHITECTURES = 122
+WITHIN = 0.03
+ROUNDED = 0.1
+"""MiB: the server says two digits of each of its buffers, of which there may be several."""
+WHOLE = ("--load-mode", "none")
+WORDS = [
+    ("--ctx-size", context, "--parallel", parallel, "--cache-type-k", kind, "--cache-type-v", kind)
+    for context, parallel, kind in itertools.product(("512", "2048"), ("1", "4"), ("f16", "q8_0"))
+]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of the role's newest build."""
+    build = newest_build()
+    if build is None:
+        pytest.skip("llama.cpp was not built here yet: `up` of any lab with llama_cpp does it")
+    folder = tmp_path_factory.mktemp("engine")
+    for name in ("llama-server", "llama-memory"):
+        unpacked(build, folder, name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """Files that begin with the heads and have a hole in the place of their tensors."""
+    folder = tmp_path_factory.mktemp("heads")
+    with tarfile.open(HEADS) as packed:
+        packed.extractall(folder, filter="data")
+    files = sorted(folder.glob("*.gguf"))
+    for file in files:
+        with file.open("r+b") as stream:
+            stream.truncate(1 << 30)
+    yield files
+    for file in files:
+        file.unlink()
+
+
+def asked(programs: Path, device: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return completed([programs / "llama-memory", device, *words], timeout_s=60)
+
+
+def told(programs: Path, head: Path, *words: str) -> dict[str, float] | None:
+    """The terms that the program tells of the host's memory in MiB; None where it loads no such thing."""
+    done = asked(programs, "-", "--model", head, *words)
+    if done.returncode != 0:
+        return None
+    weights, kept, computing = (int(size) / MIB for size in done.stdout.split()[1:])
+    return {"weights": weights, "kept": kept, "computing": computing}
+
+
+def said(programs: Path, head: Path, *words: str) -> dict[str, float] | None:
+    """The same as the server says it when it starts; None where it does not."""
+    try:
+        real = reported(programs / "llama-server", head, int(words[1]), *words[2:], "--no-warmup", *WHOLE)
+    except AssertionError:
+        return None
+    kept = sum(real.get(name, 0.0) for name in ("cache", "recurrent state", "state"))
+    return {"weights": real["weights"], "kept": kept, "computing": real["compute buffers"]}
+
+
+def test_each_architecture_is_told_as_its_server_says_it(programs: Path, heads: list[Path]) -> None:
+    wrong: list[str] = []
+    refused = 0
+    for head, words in itertools.product(heads, WORDS):
+        here, real = told(programs, head, *words), said(programs, head, *words)
+        if here is None or real is None:
+            refused += 1
+            if here != real:
+                wrong.append(f"{head.stem} {' '.join(words)}: {here}, {real} by its server")
+            continue
+        is_mistold = read_header(head).architecture in MISTOLD
+        for name, size in real.items():
+            is_near = abs(here[name] - size) <= max(ROUNDED, WITHIN * size)
+            if not is_near and not (is_mistold and name == "computing"):
+                wrong.append(f"{head.stem} {' '.join(words)}: {name} {here[name]:.2f}, {size:.2f} by its server")
+    assert not wrong, "\n".join(wrong)
+    assert refused < len(heads), "of most of them caches can be packed"
+    assert len({read_header(head).architecture for head in heads}) == ARCHITECTURES
+
+
+def test_a_device_is_stood_in_for_and_has_all_that_is_not_looked_up(programs: Path, heads: list[Path]) -> None:
+    for head in heads:
+        done = asked(
+            programs, "CUDA0", "--device", "CUDA0", "--model", head, "--gpu-layers", "all", "--ctx-size", "512"
+        )
+        assert done.returncode == 0, (head.name, done.stderr[-500:])
+        assert read_answer(done.stdout)["model"] > 0
+
+
+def test_it_writes_no_file_and_speaks_to_nobody(programs: Path, heads: list[Path], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.5)
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/x.gguf"
+        done = asked(programs, "-", "--model", heads[0], "--log-file", tmp_path / "log")
+        assert not (tmp_path / "log").exists()
+        done = asked(programs, "-", "--model-url", address)
+        assert done.returncode != 0
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+@pytest.mark.parametrize("size", [0, 64, 4096])
+def test_of_half_a_head_it_answers_nothing(programs: Path, heads: list[Path], tmp_path: Path, size: int) -> None:
+    half = tmp_path / "half.gguf"
+    half.write_bytes(heads[0].read_bytes()[:size])
+    done = asked(programs, "-", "--model", half)
+    assert done.returncode != 0
+    assert "model " not in done.stdout
