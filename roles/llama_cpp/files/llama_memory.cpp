@@ -29,7 +29,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 
 namespace {
 
@@ -177,9 +176,9 @@ bool is_kept_in() {
     std::vector<int> harmless = {
         SYS_brk, SYS_clock_gettime, SYS_clock_nanosleep, SYS_close, SYS_exit, SYS_exit_group, SYS_fadvise64, SYS_fstat, SYS_futex,
         SYS_getcwd, SYS_getdents64, SYS_getpid, SYS_getrandom, SYS_gettid, SYS_lseek, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap,
-        SYS_munmap, SYS_newfstatat, SYS_pread64, SYS_prlimit64, SYS_read, SYS_readlinkat, SYS_readv, SYS_restart_syscall,
-        SYS_rseq, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_set_robust_list,
-        SYS_sysinfo, SYS_tgkill, SYS_uname, SYS_write, SYS_writev,
+        SYS_munmap, SYS_newfstatat, SYS_pread64, SYS_read, SYS_readlinkat, SYS_readv, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction,
+        SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_set_robust_list, SYS_sysinfo, SYS_uname,
+        SYS_write, SYS_writev,
 #ifdef SYS_open
         SYS_access, SYS_arch_prctl, SYS_readlink, SYS_stat,
 #endif
