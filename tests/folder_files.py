@@ -31,6 +31,10 @@ argument_specs:
     options:
       tabbyapi_model: {type: path, required: true, description: The model to serve.}
       tabbyapi_alias: {type: str, required: true, description: Name of the model.}
+      tabbyapi_max_seq_len: {type: int, default: -1, description: Tokens of a sequence.}
+      tabbyapi_cpu_moe_offload_layers: {type: int, default: 0, description: Layers whose experts are elsewhere.}
+      tabbyapi_sysmem_kv_cache: {type: int, default: 0, description: MiB.}
+      tabbyapi_sysmem_recurrent_cache: {type: int, default: 4096, description: MiB.}
 """
 
 

@@ -24,7 +24,8 @@ def keep_program(artifact: Artifact, copy: Path) -> None:
 
     A copy without it (of another source, or of a version before) leaves none: then nobody can be asked.
     """
-    path, name = knowledge_of(artifact.role).asked_program(artifact.variables)
+    options = {name.removeprefix(f"{artifact.role}_"): value for name, value in artifact.variables.items()}
+    path, name = knowledge_of(artifact.role).asked_program(options)
     if not path or kept_program(name):
         return
     command = ["tar", "--extract", "--to-stdout", "--wildcards", f"--file={copy}", f"*/{path}"]

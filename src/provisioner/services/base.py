@@ -486,10 +486,10 @@ class Knowledge:
         """What its program is made for beyond what is usual, in words that follow "made "."""
         return ""
 
-    def asked_program(self, variables: Mapping[str, Any]) -> tuple[str, str]:  # noqa: ARG002
+    def asked_program(self, options: Mapping[str, Any]) -> tuple[str, str]:  # noqa: ARG002
         """Where in its build the program lies that tells what it takes of a card, and the name to keep it under.
 
-        ``variables``: what it was built with. Empty: there is none.
+        ``options``: what it was built with. Empty: there is none.
         """
         return "", ""
 

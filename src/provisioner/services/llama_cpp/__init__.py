@@ -105,12 +105,11 @@ class Knowledge(base.Knowledge):
         """Which processors it is built for."""
         return made_for(service)
 
-    def asked_program(self, variables: Mapping[str, Any]) -> tuple[str, str]:
+    def asked_program(self, options: Mapping[str, Any]) -> tuple[str, str]:
         """``llama-memory``; one for all builds of a source."""
         from provisioner.services.llama_cpp.memory_program import PROGRAM, program_of
 
-        source, sha256 = (str(variables.get(f"llama_cpp_{name}")) for name in ("source", "source_sha256"))
-        return PROGRAM, program_of(source, sha256)
+        return PROGRAM, program_of(str(options.get("source")), str(options.get("source_sha256")))
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A backend that the card does not know, and a build that nobody can choose the architecture of."""
