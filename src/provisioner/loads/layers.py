@@ -42,7 +42,7 @@ class Widths:
 
     ``inner``: inside of its feed-forward part, of all experts that a token asks; ``spread``: what those give out before
     it is added up, 0 without experts; ``queries``: those of all ``heads``; ``beside``: what a token of an image brings
-    for layers further on.
+    for layers further on; ``recurrent``: all of a recurrent layer.
     """
 
     inner: int
@@ -50,6 +50,7 @@ class Widths:
     heads: int
     spread: int = 0
     beside: int = 0
+    recurrent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,22 @@ class Shape:
 
 RECURRENT_BUT_EVERY = {"qwen35": 4, "qwen35moe": 4, "qwen3next": 4}
 """Architecture → every how many-th layer attends, the others being recurrent (llama.cpp, ``src/models``)."""
-WINDOW_BUT_EVERY = {"cohere2": 4, "exaone4": 4, "gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "olmo2": 4}
-"""Architecture → every how many-th layer attends to all tokens, the others to a window (``load_swa_pattern`` there)."""
+WINDOW_BUT_EVERY = {
+    "cohere2": 4,
+    "exaone4": 4,
+    "gemma2": 2,
+    "gemma3": 6,
+    "gemma3n": 5,
+    "gpt-oss": 2,
+    "olmo2": 4,
+    "lfm2": 0,
+}
+"""Architecture → every how many-th layer attends to all tokens, the others to a window (``load_swa_pattern`` there).
+
+0: all that attend do it to a window.
+"""
+ONLY_WITH = {"exaone4": 64}
+"""Architecture → how many layers a model has whose windows are used: of others all layers attend to all tokens."""
 ZERO_IS_RECURRENT = frozenset({"granitehybrid", "jamba", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"})
 """Architectures whose list of key heads has a zero for each layer that is recurrent or keeps nothing."""
 ONE_KIND_EACH = frozenset({"nemotron_h", "nemotron_h_moe"})
@@ -158,7 +173,20 @@ def _widths(keys: _Keys) -> Widths | None:
         return None
     head = keys.number("attention.key_length") or width // heads
     beside = keys.number("n_deepstack_layers") * width
-    return Widths(inner, heads * head, heads, used * width, beside)
+    return Widths(inner, heads * head, heads, used * width, beside, _recurrent_width(keys, width))
+
+
+def _recurrent_width(keys: _Keys, width: int) -> int:
+    """Return the numbers of a token in a recurrent layer: vectors, what its convolution reads and gives, its gate.
+
+    As llama.cpp 0.5.0 reserves it for Granite 4, Nemotron, Jamba and Qwen3.5: 3 % more for Jamba, which has no groups.
+    """
+    inner, groups = keys.number("ssm.inner_size"), keys.number("ssm.group_count")
+    if not inner:
+        return 0
+    vectors = 1 if keys.architecture in RECURRENT_BUT_EVERY else 3
+    channels = inner + 2 * groups * keys.number("ssm.state_size")
+    return vectors * width + 3 * channels + (inner if groups else 2 * inner)
 
 
 def shape_of_folder(header: Header) -> Shape:
@@ -304,7 +332,7 @@ def _windows(keys: _Keys, count: int) -> Sequence[int]:
     """The window of each layer, 0 where it attends to all tokens."""
     window = keys.number("attention.sliding_window")
     usual = WINDOW_BUT_EVERY.get(keys.architecture)
-    if usual is None:
+    if usual is None or count != ONLY_WITH.get(keys.architecture, count):
         return [0] * count
     pattern = keys.value("attention.sliding_window_pattern", usual)
     return [window if has_one else 0 for has_one in _has_window(pattern, usual, count)]

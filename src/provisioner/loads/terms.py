@@ -105,6 +105,11 @@ class Load:
         return self.placing.is_split(self.count)
 
     @property
+    def caches(self) -> int:
+        """Return how many caches its slots have."""
+        return 1 if self.unified else self.slots
+
+    @property
     def count(self) -> int:
         """Its layers."""
         return len(self.shape.layers) or layer_count(self.tensors)
@@ -205,20 +210,15 @@ def cache_bytes(load: Load) -> int:
     """What the keys and values of all tokens take; a window keeps its tokens, and those of one batch."""
     if load.pages:
         return _kept(load, load.pages).cache
-    caches = 1 if load.unified else load.slots
-    total = 0
-    for layer in _attending(load):
-        total += _packed(layer, load) * _cells(layer, load)
-    return total * caches
+    return load.caches * sum(_packed(layer, load) * _cells(layer, load) for layer in _attending(load))
 
 
 def _cells(layer: Attention, load: Load) -> int:
     """For how many tokens a layer has room in one cache."""
-    caches, slots = (1, load.slots) if load.unified else (load.slots, 1)
-    all_cells = _rounded(-(-load.context // caches))
+    all_cells = _rounded(-(-load.context // load.caches))
     if not layer.window:
         return all_cells
-    return min(all_cells, _rounded(layer.window * slots + load.ubatch))
+    return min(all_cells, _rounded(layer.window * (load.slots // load.caches) + load.ubatch))
 
 
 def _attending(load: Load) -> list[Attention]:
@@ -249,7 +249,7 @@ def buffer_bytes(load: Load) -> int:
         return logits + _unpacked_bytes(load)
     if load.outputs:
         logits = load.shape.vocabulary * min(load.outputs, load.ubatch) * BUFFER_BYTES
-    return max(_layer_bytes(load, load.shape.widths), logits) + _unpacked_bytes(load)
+    return max(_layer_bytes(load, load.shape.widths), logits)
 
 
 def _unpacked_bytes(load: Load) -> int:
@@ -259,10 +259,9 @@ def _unpacked_bytes(load: Load) -> int:
     """
     if not load.unpacks or not load.flash_attention:
         return 0
-    caches = 1 if load.unified else load.slots
     keys, values = load.keys != "f16", load.values != "f16"
     sizes = [(layer.keys * keys + layer.values * values) * _cells(layer, load) for layer in _attending(load)]
-    return max(sizes, default=0) * caches * F16_BYTES
+    return max(sizes, default=0) * load.caches * F16_BYTES
 
 
 def _bytes_of_tokens(load: Load) -> int:
@@ -279,19 +278,25 @@ def _layer_bytes(load: Load, widths: Widths) -> int:
 
     As llama.cpp 0.5.0 says it of a device when it starts: the inside of a feed-forward part three times, the vector of
     a token twice, and queries where no layer is recurrent; what experts give out finds no place that was freed where it
-    is more than two of the first. The processor looks the embeddings up, and hands them over.
+    is more than two of the first. The processor looks the embeddings up, and hands them over. Attention, and a
+    recurrent layer, may take more; what attention unpacks is gone when the feed-forward part is computed.
     """
     numbers = 3 * widths.inner + 2 * load.shape.embedding + widths.beside
     if not any(isinstance(layer, Recurrent) for layer in load.shape.layers):
         numbers += widths.queries
     if widths.spread > 2 * widths.inner:
         numbers += widths.spread
+    attending = 3 * load.shape.embedding + 2 * widths.queries
+    attending += max((layer.keys + layer.values for layer in _attending(load)), default=0)
+    of_token = load.ubatch * BUFFER_BYTES
+    state = max((layer.numbers for layer in load.layers if isinstance(layer, Recurrent)), default=0)
+    recurrent = widths.recurrent * of_token + load.slots * state * STATE_BYTES
+    computed = max(numbers * of_token, recurrent, attending * of_token + _unpacked_bytes(load))
     seen = sum(_cells_seen(load).values())
-    mask = MASK_BYTES if load.flash_attention else BUFFER_BYTES
-    bytes_of_token = numbers * BUFFER_BYTES + seen * mask
+    bytes_of_token = seen * (MASK_BYTES if load.flash_attention else BUFFER_BYTES)
     if not load.flash_attention:
         bytes_of_token += widths.heads * max(_cells_seen(load).values(), default=0) * BUFFER_BYTES
-    return bytes_of_token * load.ubatch
+    return computed + bytes_of_token * load.ubatch
 
 
 def _cells_seen(load: Load) -> dict[bool, int]:
@@ -315,7 +320,7 @@ def largest_context(load: Load, free: int) -> int:
     room = free - beside_bytes(load)
     if load.share:
         room = min(room, load.share)
-    step = CELLS if load.unified else CELLS * load.slots
+    step = CELLS * load.caches
     lowest, highest = 0, (load.shape.context or 2**24) // CELLS
     while lowest < highest:
         middle = (lowest + highest + 1) // 2
