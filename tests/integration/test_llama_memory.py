@@ -37,7 +37,7 @@ WITHIN = 0.03
 LEAST, MOSTLY_KNOWN = 0.85, 44
 """The part of the buffers that is added up at least, of models as small as these; and how many are added up at all."""
 ONE_HEAD = frozenset({"deepseek2"})
-"""Its small model has one head of latent attention, which a card computes without flash attention; real ones have more."""
+"""Its small model has one head of latent attention, which cards compute without flash attention; real ones have 16."""
 ROUNDED = 0.1
 """MiB: the server says two digits of each of its buffers, of which there may be several."""
 WHOLE = ("--load-mode", "none")
