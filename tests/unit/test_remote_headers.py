@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.lab import ModelFile
+from provisioner.lab.opening import remote_headers
 from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers, head_file
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
@@ -152,7 +154,7 @@ def test_a_head_that_is_too_long_is_left(server: FileServer, monkeypatch: pytest
 
 def test_a_note_of_another_version_or_a_damaged_one_is_read_again(server: FileServer, tmp_path: Path) -> None:
     fetched(server)
-    note = next((tmp_path / "cache").rglob("heads/*"))
+    note = next((tmp_path / "cache").rglob("heads/*.json"))
     for content in ("{", '{"architecture": "llama", "wings": 2}', "[]"):
         note.write_text(content)
         assert cached_headers(MODELS, {"m": PIN}) == {}
@@ -188,15 +190,71 @@ def test_the_head_is_kept_in_a_file_as_long_as_the_model_for_programs_that_read_
     assert kept.is_file()
 
 
-def test_heads_of_a_model_in_parts_lie_beside_each_other_and_all_or_none(server: FileServer) -> None:
-    model = replace(file_at(server), rest=(ModelPart(server.address, SHA256, LONG), ModelPart(server.address, SHA256)))
-    fetch_headers(MODELS, {"m": model})
+def later(server: FileServer, place: int, content: bytes | None = None) -> ModelPart:
+    """A further file of a model, as ``gguf-split`` writes it: all keys but those of the split stand in the first."""
+    keys = {"split.no": place - 1, "split.count": 3, "split.tensors.count": 3}
+    file = gguf_bytes(keys, {f"blk.{place}.attn_q.weight": (64, 64)}) if content is None else content
+    server.pages[f"/models/later-{place}"] = lambda _seen: (200, {"Content-Length": str(len(file))}, file)
+    digest = hashlib.sha256(file).hexdigest()
+    return ModelPart(f"{server.address.rpartition('/')[0]}/later-{place}", digest, LONG)
+
+
+def test_heads_of_a_model_in_parts_lie_beside_each_other(server: FileServer) -> None:
+    model = replace(file_at(server), rest=(later(server, 2), later(server, 3)))
+    headers, notes = fetch_headers(MODELS, {"m": model})
+    assert headers == {"m": HEADER}
+    assert notes == ["The file of model m says that it is one of 1, and 3 is known"]
     kept = head_file(MODELS["m"], model)
     assert kept is not None
     names = sorted(file.name for file in kept.parent.glob("*.gguf"))
     assert names == [kept.name.replace("00001-of", f"{place:05}-of") for place in (1, 2, 3)]
-    for file in kept.parent.glob("*"):
-        file.unlink()
-    broken = replace(model, rest=(ModelPart("http://127.0.0.1:9/none.gguf", SHA256),))
-    fetch_headers(MODELS, {"m": broken})
-    assert head_file(MODELS["m"], broken) is None
+    assert read_header(kept.with_name(names[1])).tensors
+
+
+@pytest.mark.parametrize("broken", [b"no model", b"", None], ids=["damaged", "empty", "gone"])
+def test_no_further_file_costs_what_the_first_one_says(server: FileServer, broken: bytes | None) -> None:
+    part = later(server, 2, broken)
+    if broken is None:
+        part = replace(part, file="http://127.0.0.1:9/none.gguf")
+    model = replace(file_at(server), rest=(part,))
+    for _ in range(2):
+        assert fetch_headers(MODELS, {"m": model})[0] == {"m": HEADER}
+        assert head_file(MODELS["m"], model) is None
+
+
+def test_another_models_further_file_is_never_taken_for_this_ones(server: FileServer) -> None:
+    evil = replace(file_at(server), rest=(later(server, 2, gguf_bytes({"split.no": 1}, {"evil": (8,)})),))
+    fetch_headers({"m": Model(source="hf:evil/Small-GGUF:Q4_K_M")}, {"m": evil})
+    good = replace(file_at(server), rest=(later(server, 2),))
+    assert head_file(MODELS["m"], good) is None
+    fetch_headers(MODELS, {"m": good})
+    kept = head_file(MODELS["m"], good)
+    assert kept is not None
+    assert "evil" not in read_header(kept.with_name(kept.name.replace("00001-of", "00002-of"))).tensors
+
+
+def test_what_was_read_before_counts_where_its_head_cannot_be_had_now(server: FileServer, tmp_path: Path) -> None:
+    fetched(server)
+    for head in (tmp_path / "cache").rglob("*.gguf"):
+        head.unlink()
+    server.answers = [(503, {})]
+    assert fetched(server) == (HEADER, "")
+
+
+def test_one_file_under_several_names_is_kept_whole(server: FileServer) -> None:
+    names = [f"m{place}" for place in range(8)]
+    files = dict.fromkeys(names, file_at(server))
+    headers, notes = fetch_headers(dict.fromkeys(names, MODELS["m"]), files)
+    assert (headers, notes) == (dict.fromkeys(names, HEADER), [])
+    kept = head_file(MODELS["m"], file_at(server))
+    assert kept is not None
+    assert read_header(kept).context == HEADER.context
+    assert {file.suffix for file in kept.parent.iterdir()} == {".json", ".gguf"}
+
+
+def test_a_head_that_cannot_be_kept_still_says_what_it_says(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_headers, "ANY_SIZE", 1 << 62)  # more than a file system takes
+    assert fetched(server) == (HEADER, "")
+    assert head_file(MODELS["m"], file_at(server)) is None

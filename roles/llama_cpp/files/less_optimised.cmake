@@ -48,7 +48,8 @@ function(add_memory_program)
   target_compile_options(llama-memory PRIVATE -O1 -UGGML_USE_CUDA -UGGML_USE_VULKAN)
   target_link_options(llama-memory PRIVATE -Wl,--as-needed -static-libstdc++ -static-libgcc)
   target_link_libraries(llama-memory PRIVATE mtmd llama-common llama ${CMAKE_DL_LIBS})
-  set_target_properties(llama-memory PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  # The number is another one where it answers otherwise: copies that were kept elsewhere are told apart by it.
+  set_target_properties(llama-memory PROPERTIES OUTPUT_NAME llama-memory-1 RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
 
 function(compile_faster)

@@ -4,7 +4,7 @@
 //
 // No device is needed, and of files only the heads are read, from which llama.cpp puts its graphs together (`no_alloc`). Devices are stood
 // in for by names that reserve memory by the rules of ggml's back ends (ggml-cuda.cu, fattn.cu and ggml-vulkan.cpp of llama.cpp 0.5.0).
-// Heads may come from anybody: from its first step on this program opens nothing but files to be read, and starts nothing.
+// Heads may come from anybody: who runs this program leaves it no more than to read files (`confined_program.py`).
 
 #include "arg.h"
 #include "common.h"
@@ -22,13 +22,6 @@
 #include <exception>
 #include <string>
 #include <vector>
-
-#include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 namespace {
 
@@ -170,60 +163,8 @@ void make(card & one, const std::string & name) {
     ggml_backend_device_register(&one.device);
 }
 
-// What a head from anybody could have this program do: read files, and write to what it was given.
-
-bool is_kept_in() {
-    std::vector<int> harmless = {
-        SYS_brk, SYS_clock_gettime, SYS_clock_nanosleep, SYS_close, SYS_exit, SYS_exit_group, SYS_fadvise64, SYS_fstat, SYS_futex,
-        SYS_getcwd, SYS_getdents64, SYS_getpid, SYS_getrandom, SYS_gettid, SYS_lseek, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap,
-        SYS_munmap, SYS_newfstatat, SYS_pread64, SYS_read, SYS_readlinkat, SYS_readv, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction,
-        SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_set_robust_list, SYS_sysinfo, SYS_uname,
-        SYS_write, SYS_writev,
-#ifdef SYS_open
-        SYS_access, SYS_arch_prctl, SYS_readlink, SYS_stat,
-#endif
-#ifdef SYS_statx
-        SYS_statx,
-#endif
-    };
-    const auto data = [](size_t place) { return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, uint32_t(place)); };
-    const auto answer = [](uint32_t what) { return sock_filter BPF_STMT(BPF_RET | BPF_K, what); };
-    const uint32_t refused = SECCOMP_RET_ERRNO | 1, unknown = SECCOMP_RET_ERRNO | 38;
-#if defined(__x86_64__)
-    const uint32_t machine = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-    const uint32_t machine = AUDIT_ARCH_AARCH64;
-#else
-    const uint32_t machine = 0;
-#endif
-    std::vector<sock_filter> rules = {
-        data(offsetof(seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, machine, 1, 0),
-        answer(SECCOMP_RET_KILL_PROCESS),
-        data(offsetof(seccomp_data, nr)),
-    };
-    for (const int call : harmless) {
-        rules.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, uint32_t(call), 0, 1));
-        rules.push_back(answer(SECCOMP_RET_ALLOW));
-    }
-    // The C library falls back to `clone`, whose flags can be looked at: threads, and no processes.
-    rules.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1));
-    rules.push_back(answer(unknown));
-    rules.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4));
-    rules.push_back(data(offsetof(seccomp_data, args[0])));
-    rules.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x00010000 /* CLONE_THREAD */, 0, 1));
-    rules.push_back(answer(SECCOMP_RET_ALLOW));
-    rules.push_back(answer(refused));
-    rules.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3));
-    rules.push_back(data(offsetof(seccomp_data, args[2])));
-    rules.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 1, 0));
-    rules.push_back(answer(SECCOMP_RET_ALLOW));
-    rules.push_back(answer(refused));
-    const sock_fprog program = {(unsigned short) rules.size(), rules.data()};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-void say(const char * what, const llama_model_params & model, const llama_context_params & context, const char * file, bool has_own_weights) {
+// Says one line, and returns the tokens that the model was trained with.
+uint32_t say(const char * what, const llama_model_params & model, const llama_context_params & context, const char * file, bool has_own_weights) {
     std::vector<ggml_backend_dev_t> devices;
     uint32_t layers = 0, trained = 0, experts = 0;
     const auto found = common_get_device_memory_data(file, &model, &context, devices, layers, trained, experts, GGML_LOG_LEVEL_ERROR);
@@ -234,6 +175,7 @@ void say(const char * what, const llama_model_params & model, const llama_contex
         computing += found[place].compute;
     }
     printf("%s %zu %zu %zu\n", what, has_own_weights ? weights : 0, kept, computing);
+    return trained;
 }
 
 void say_all(common_params & params) {
@@ -250,7 +192,8 @@ void say_all(common_params & params) {
     params.n_outputs_max = is_whole ? params.n_batch : std::max<int32_t>(1, outputs.total);
     params.n_outputs_max_per_seq = is_whole ? 1 : std::max<int32_t>(1, outputs.per_seq);
 
-    say("model", common_model_params_to_llama(params), common_context_params_to_llama(params), params.model.path.c_str(), true);
+    const uint32_t trained =
+        say("model", common_model_params_to_llama(params), common_context_params_to_llama(params), params.model.path.c_str(), true);
 
     const auto & types = params.speculative.types;
     const bool drafts_itself = std::find(types.begin(), types.end(), COMMON_SPECULATIVE_TYPE_DRAFT_MTP) != types.end();
@@ -261,6 +204,7 @@ void say_all(common_params & params) {
             context.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
         }
         context.n_rs_seq = 0;
+        context.n_ctx = params.n_ctx ? params.n_ctx : trained;  // as long as the context of the model that it drafts for
         say("draft", common_model_params_to_llama(drafting), context, drafting.model.path.c_str(), params.speculative.has_dft());
     }
     if (!params.mmproj.path.empty()) {
@@ -288,8 +232,8 @@ void say_all(common_params & params) {
 } // namespace
 
 int main(int argc, char ** argv) {
-    if (argc < 2 || !is_kept_in()) {
-        fprintf(stderr, "usage: llama-memory NAME[,NAME] ARGUMENT...; it needs seccomp\n");
+    if (argc < 2) {
+        fprintf(stderr, "usage: llama-memory NAME[,NAME] ARGUMENT...\n");
         return 1;
     }
     auto names = string_split<std::string>(argv[1], ',');

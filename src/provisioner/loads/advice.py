@@ -79,8 +79,8 @@ def _by_own_ways(engine: EngineLoads, budget: Budget) -> Iterator[Advice]:
 
 def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What to do about one model of an engine."""
-    if engine.ways is not None:
-        return
+    if engine.ways is not None or (load.told and load.uncounted):
+        return  # what free words change is known of the options as they are written alone
     if load.share:
         yield from _in_share(load, budget)
         return

@@ -41,8 +41,8 @@ class Widths:
     """How many numbers of one token a layer computes at once.
 
     ``inner``: inside of its feed-forward part, of all experts that a token asks; ``spread``: what those give out before
-    it is added up, 0 without experts; ``queries``: those of all ``heads``; ``beside``: what a token of an image brings
-    for layers further on; ``recurrent``: all of a recurrent layer.
+    it is added up, 0 without experts; ``queries``: those of all ``heads``; ``beside``: what a token brings for
+    layers further on; ``recurrent``: all of a recurrent layer.
     """
 
     inner: int
@@ -73,18 +73,17 @@ class Shape:
 RECURRENT_BUT_EVERY = {"qwen35": 4, "qwen35moe": 4, "qwen3next": 4}
 """Architecture → every how many-th layer attends, the others being recurrent (llama.cpp, ``src/models``)."""
 WINDOW_BUT_EVERY = {
-    "cohere2": 4,
-    "exaone4": 4,
-    "gemma2": 2,
-    "gemma3": 6,
-    "gemma3n": 5,
-    "gpt-oss": 2,
-    "olmo2": 4,
     "lfm2": 0,
+    **dict.fromkeys(("gemma4", "granite_swa", "maple", "mimo2", "spark2_5"), 1),
+    **dict.fromkeys(("gemma2", "gpt-oss"), 2),
+    **dict.fromkeys(("afmoe", "cohere2", "exaone-moe", "exaone4", "mellum", "muse-glimmer", "olmo2"), 4),
+    "gemma3n": 5,
+    "gemma3": 6,
+    "plamo3": 8,
 }
 """Architecture → every how many-th layer attends to all tokens, the others to a window (``load_swa_pattern`` there).
 
-0: all that attend do it to a window.
+0: all that attend do it to a window; 1: the file says which do.
 """
 ONLY_WITH = {"exaone4": 64}
 """Architecture → how many layers a model has whose windows are used: of others all layers attend to all tokens."""
@@ -95,9 +94,12 @@ ONE_KIND_EACH = frozenset({"nemotron_h", "nemotron_h_moe"})
 OWN_CACHE = {"gemma3n": 20}
 """Architecture → how many layers, the first ones, have a cache, which the others read (``n_layer_kv_from_start``)."""
 ALL_ATTEND = frozenset(
-    "baichuan bloom chatglm command-r dbrx deepseek deepseek2 exaone falcon gemma glm4 glm4moe granite granitemoe "  # noqa: SIM905
-    "internlm2 llama minicpm mistral3 mpt olmo olmoe orion phi2 phi3 qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe "
-    "qwen3vl qwen3vlmoe smollm3 stablelm starcoder starcoder2 xverse".split()
+    "arcee baichuan bailingmoe bailingmoe2 bloom chatglm codeshell cogvlm command-r dbrx deci deepseek "  # noqa: SIM905
+    "deepseek2 dots1 ernie4_5 ernie4_5-moe exaone falcon gemma glm4 glm4moe gpt2 gptneox granite granitemoe "
+    "grovemoe hunyuan-dense hunyuan-moe hunyuan_vl hy_v3 internlm2 jais jais2 llama maincoder minicpm "
+    "minicpm3 minimax-m2 mistral3 mpt nemotron olmo olmoe openelm orion paddleocr pangu-embedded phi2 phi3 "
+    "phimoe plamo qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe refact seed_oss smollm3 "
+    "stablelm starcoder starcoder2 talkie xverse".split()
 )
 """Architectures all of whose layers attend to all tokens; with a window in their file it is not used for the cache."""
 
@@ -172,7 +174,8 @@ def _widths(keys: _Keys) -> Widths | None:
     if not inner or not heads:
         return None
     head = keys.number("attention.key_length") or width // heads
-    beside = keys.number("n_deepstack_layers") * width
+    of_layers = keys.number("embedding_length_per_layer_input") * keys.number("block_count")
+    beside = keys.number("n_deepstack_layers") * width + of_layers
     return Widths(inner, heads * head, heads, used * width, beside, _recurrent_width(keys, width))
 
 
@@ -246,7 +249,8 @@ def _layers(keys: _Keys, unread: list[str]) -> list[Layer]:
     if any(recurrent) and not state and keys.architecture not in ZERO_IS_RECURRENT:
         unread.append("it does not say how large the state of its recurrent layers is")
     windows = _windows(keys, count)
-    key_length, value_length = _lengths(keys, heads)
+    whole = _lengths(keys, heads)
+    windowed = keys.number("attention.key_length_swa", whole[0]), keys.number("attention.value_length_swa", whole[1])
     keeping = _keeping(keys, count)
     layers: list[Layer] = []
     for is_recurrent, number, window, keeps in zip(recurrent, key_heads, windows, keeping, strict=True):
@@ -255,6 +259,7 @@ def _layers(keys: _Keys, unread: list[str]) -> list[Layer]:
         elif is_recurrent:
             layers.append(Recurrent(state))
         else:
+            key_length, value_length = windowed if window else whole
             layers.append(Attention(number * key_length, number * value_length, window))
     return layers
 
@@ -263,7 +268,9 @@ def _keeping(keys: _Keys, count: int) -> Sequence[bool]:
     """Return for each layer whether it keeps anything: not a feed-forward one, a reader of others, or one of drafts."""
     inner = keys.value("feed_forward_length") if keys.architecture in ONE_KIND_EACH else None
     without_inner = [not size for size in _listed(inner, count) or [0] * count]
-    last = min(OWN_CACHE.get(keys.architecture, count), count - drafting_layers(keys.architecture, keys.values))
+    sharing = keys.number("attention.shared_kv_layers")
+    drafting = drafting_layers(keys.architecture, keys.values)
+    last = min(OWN_CACHE.get(keys.architecture, count), count - sharing, count - drafting)
     return [place < last and without_inner[place] for place in range(count)]
 
 

@@ -121,7 +121,7 @@ def _contexts(budget: Budget) -> Iterator[str]:
 
 def _tokens(largest: int | None) -> str:
     if largest is None:
-        return "not known, as its layers are not"
+        return "not known"
     if largest == 0:
         return "none, the rest is too large alone"
     return f"{largest:,} tokens"

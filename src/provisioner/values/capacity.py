@@ -38,7 +38,8 @@ class Pool:
     def impossible(self) -> Iterator[str]:
         """Yield in words which of its disks it cannot have."""
         for disk in self.disks:
-            if disk.size > self.total:
+            is_made = disk.more == disk.size  # one that grows has its size already, of which little may be written
+            if disk.size > self.total and (is_made or not self.is_thin):
                 has = f"storage {self.name} has {self.total / GIB:.1f} GiB in all"
                 yield f"{disk.container}: its disk is to have {size_text(disk.size)}, {has}"
         if not self.is_thin:

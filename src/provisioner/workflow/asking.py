@@ -5,27 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from provisioner import confined_program
 from provisioner.artifacts.programs import kept_program
+from provisioner.confined_program import NOT_CONFINED, NOT_RUN
 from provisioner.lab.opening import Lab
 from provisioner.labfile.whole_files import replace_text
 from provisioner.loads.engines import EngineLoads, Question
 from provisioner.loads.told import OddAnswerError, read_answer, with_answers
-from provisioner.values import paths
+from provisioner.models.sources import part_names
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
-LIMITS = ("prlimit", f"--as={4 << 30}", "--cpu=20", "--core=0", f"--fsize={64 << 10}", "--")
-"""Address space, seconds of the processor, and what it may write; its own filter of system calls leaves it no more than
-to read files (``llama_memory.cpp``)."""
 TIMEOUT_S = 30
-NOT_RUN = frozenset({126, 127, -4})
-"""Codes for what cannot run here: ``prlimit``'s, and SIGILL of a program for another processor."""
+NOT_HERE = frozenset({NOT_CONFINED, NOT_RUN, -signal.SIGILL})
+"""Codes for what cannot run here, such as a program for another processor."""
 ERROR = re.compile(r"^[0-9.]+ E (.*)", re.MULTILINE)
 """The first error that llama.cpp says, after the time; what follows comes of it."""
 OLDER_LIBRARY = "version `GLIBC_"
@@ -68,16 +70,34 @@ def _command(question: Question, name: str, lab: Lab) -> list[str] | None:
 
 
 def _answer(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> dict[str, int] | None:
-    """Return what the program says, or has said of the same files; None where it cannot run on this machine."""
+    """Return what the program says, or has said of the same files; None where it cannot run on this machine.
+
+    It reads heads of models from anybody, and may come from a host that is not this machine: so it is confined.
+    """
     note = _note(program, command, variables)
-    try:
-        return read_answer(str(json_value(text_of(note))))
-    except (OSError, ValueError):  # not asked yet, or of another version
-        pass
+    told = _kept(note)
+    if told is None:
+        try:
+            told = _told(program, command, variables)
+        except OSError:  # such as more words than the kernel takes
+            return None
+        if told is None:
+            return None
+        with suppress(OSError):  # it is asked again where that cannot be kept
+            note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_text(note, json.dumps(told))
+    code, answer, reason = told
+    if code != 0:
+        raise OddAnswerError(f"{reason} (exit code {code})")
+    return read_answer(answer)
+
+
+def _told(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str, str] | None:
+    """Return the exit code of the program, what it printed, and the first error that it said; None as above."""
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
             ran = subprocess.run(
-                [*LIMITS, str(program), *command],
+                [sys.executable, "-I", confined_program.__file__, str(program), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=complained,
@@ -86,30 +106,40 @@ def _answer(program: Path, command: Sequence[str], variables: Mapping[str, str])
                 timeout=TIMEOUT_S,
                 check=False,
             )
-        except FileNotFoundError:
-            return None
         except subprocess.TimeoutExpired:
             raise OddAnswerError(f"no answer within {TIMEOUT_S} s") from None
-        if ran.returncode in NOT_RUN:
-            return None
         said.seek(0)
         complained.seek(0)
-        text, words = (stream.read().decode(errors="replace") for stream in (said, complained))
-    if OLDER_LIBRARY in words:
+        answer, words = (stream.read().decode(errors="replace") for stream in (said, complained))
+    if ran.returncode in NOT_HERE or OLDER_LIBRARY in words:
         return None
-    if ran.returncode != 0:
-        found = ERROR.search(words)
-        reason = found[1] if found else words.strip().rpartition("\n")[2]
-        raise OddAnswerError(f"{reason[:200]} (exit code {ran.returncode})")
-    answer = read_answer(text)
-    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_text(note, json.dumps(text))
-    return answer
+    found = ERROR.search(words)
+    reason = found[1] if found else words.strip().rpartition("\n")[2]
+    return ran.returncode, answer, reason[:200]
+
+
+def _kept(note: Path) -> tuple[int, str, str] | None:
+    """Return what was told before of the same; None where nothing was, or another version keeps it otherwise."""
+    try:
+        code, answer, reason = json_value(text_of(note))
+    except (OSError, ValueError, TypeError):
+        return None
+    return int(code), str(answer), str(reason)
 
 
 def _note(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> Path:
     """Return where the answer is kept: by the program, its words, and what of the files changes when they do."""
-    files = [program, *(Path(word) for word in command if word.startswith("/"))]
-    seen = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+    seen = []
+    for file in (program, *map(Path, _files(command))):
+        with suppress(OSError):
+            about = file.stat()
+            seen.append((str(file), about.st_size, about.st_mtime_ns))
     content = json.dumps([seen, list(command), sorted(variables.items())])
-    return paths.cache() / "programs" / f"{hashlib.sha256(content.encode()).hexdigest()}.json"
+    return program.with_name(f"{hashlib.sha256(content.encode()).hexdigest()}.json")
+
+
+def _files(command: Sequence[str]) -> Iterator[str]:
+    """Yield the files that the words name, each with its other parts."""
+    for word in command:
+        if word.startswith("/"):
+            yield from part_names(word)

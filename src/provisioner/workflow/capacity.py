@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from provisioner.plan import Plan
 from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
+from provisioner.values.errors import ProviderError
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import Fleet
 
@@ -22,7 +23,11 @@ def check_capacity(desired: Fleet, plan: Plan, effects: Effects) -> None:
         growing = plan.growing_on(name)
         if not growing:
             continue
-        has = provider.capacity(growing)
+        try:
+            has = provider.capacity(growing)
+        except ProviderError as error:
+            effects.emit(Diagnostic("warning", f"Whether host {name} has room is not known: {error.message}"))
+            continue
         for words in has.require_room(name):
             effects.emit(Diagnostic("warning", f"Host {name}: {words}", resolution=DISK_HINT))
         short = has.short_memory(container for container in desired.instances if container.host == name)

@@ -101,6 +101,8 @@ def _observed(lab: Lab, provider: Provider) -> Fleet:
 
 def _room(lab: Lab, resolved: ResolvedLab, there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
     """Yield whether downloads can be had and there is room for what is made, as far as is known, and why no further."""
+    if provider.host not in there.hosts:
+        return  # it does not let us look at its containers, which is told already
     try:
         desired = lab.fleet(resolved, there.hosts, needs_wheels=False, needs_hashes=False)
         yield from download_diagnoses(resolved, desired, there, provider.host)

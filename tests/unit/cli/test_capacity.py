@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.values.capacity import Pool
+from provisioner.values.errors import ProviderError
 from tests.unit.cli.conftest import FILE, World
 
 GIB = 2**30
@@ -76,3 +77,22 @@ def test_a_host_is_asked_where_something_is_made_or_enlarged(
     world.done("plan")
     lab.write_text(sized().replace("context: 4096", "context: 2048"))
     world.done("plan")
+
+
+def test_a_disk_that_is_larger_than_its_thin_pool_already_may_grow(world: World, lab: Path) -> None:
+    lab.write_text(sized(disk="40GiB"))
+    world.done("up", "--yes")
+    world.host.pool = THIN
+    lab.write_text(sized(disk="41GiB"))
+    world.done("plan")
+    world.host.pool = THICK
+    assert world.command("plan").code == 4
+
+
+def test_a_host_that_does_not_tell_what_it_has_refuses_nothing(world: World) -> None:
+    def refuses(_changes: object) -> None:
+        raise ProviderError("Unable to read the resources of box", details="404")
+
+    world.monkeypatch.setattr(world.host, "capacity", refuses)
+    said = world.done("plan").err
+    assert "Whether host box has room is not known: Unable to read the resources of box" in said.replace("\n", " ")

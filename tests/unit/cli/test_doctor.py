@@ -12,7 +12,9 @@ import pytest
 from provisioner.cli.app import run
 from provisioner.providers.fake import FakeProvider
 from provisioner.values.capacity import Pool
+from provisioner.values.errors import ProviderError
 from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom
+from provisioner.values.state import Fleet
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
 from tests.doubles.proxmox.world import PASSWORD
@@ -174,3 +176,11 @@ def test_of_models_that_nobody_can_ask_for_the_rest_is_told(
     assert answer.code == 3
     assert "ok   box: answers" in answer.out
     assert "Unable to find out which file model tiny is (hf:org/repo:Q4_0)" in answer.out
+
+
+def test_a_host_that_does_not_let_us_look_at_its_containers_ends_no_diagnosis(world: World) -> None:
+    def refuses(_lab: str, **_options: object) -> Fleet:
+        raise ProviderError("Unable to list the containers of box", details="403 Forbidden")
+
+    world.monkeypatch.setattr(world.host, "observe", refuses)
+    assert "foresee" not in world.command("doctor").printed

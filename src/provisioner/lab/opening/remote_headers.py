@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,13 +24,15 @@ from provisioner.labfile.spec import Model
 from provisioner.labfile.whole_files import replace_text
 from provisioner.models.folders import FolderError
 from provisioner.models.header import GgufError, Header
-from provisioner.models.sources import ModelPart
+from provisioner.models.sources import ModelPart, part_names
 from provisioner.values import paths
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
 ANY_SIZE = 1 << 42
 """Bytes, none of which lies on a disk: more than any model has."""
+LATER_DEADLINE_S, LATER_AT_ONCE, MOST_LATER = 10.0, 8, 63
+"""For the heads of a model's further files: seconds for one, how many at once, and how many in all."""
 
 
 def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, Header]:
@@ -70,42 +74,58 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
         return header, ""
     why = ""
     token = json.loads(file.access.reveal())["token"] if file.access else None
+    first, *rest = _heads(model, file)
     try:
         if file.is_folder:
             header = read_remote_config(file.path, token, file.sha256)
         else:
-            parts = [ModelPart(file.path, file.sha256, file.size), *file.rest]
-            # The first one last: where it is kept, all are.
-            for place, part in reversed(list(enumerate(parts, 1))):
-                kept = _head_of_part(note, place, len(parts))
-                header = read_remote_head(part.file, token, keep=partial(_keep, kept, part.size))
+            header = read_remote_head(file.path, token, keep=partial(_keep, first, file.size))
     except NoHeadError as error:
-        return None, str(error)
+        return header, "" if is_known else str(error)
     except (GgufError, FolderError) as error:  # another time it is the same, and not asked for again
         why = str(error)
     _remember(note, header)
+    if rest and len(rest) <= MOST_LATER:
+        with ThreadPoolExecutor(LATER_AT_ONCE) as pool:
+            list(pool.map(partial(_keep_later, token), rest, file.rest))
     return header, why
 
 
+def _keep_later(token: str | None, kept: Path, part: ModelPart) -> None:
+    """Keep the head of a further file; where it does not come, the model's own program is not asked."""
+    from provisioner.models.remote_head import NoHeadError, read_remote_head
+
+    with suppress(NoHeadError, GgufError):
+        read_remote_head(part.file, token, LATER_DEADLINE_S, partial(_keep, kept, part.size))
+
+
 def head_file(model: Model, file: ModelFile) -> Path | None:
-    """Return the file that has the head of a model elsewhere and a hole in the place of the rest; None without one."""
-    head = _head_of_part(_note(model, file.sha256), 1, 1 + len(file.rest))
-    return head if head.is_file() else None
+    """Return the file that has the head of a model elsewhere and a hole in the place of the rest; None without one.
+
+    Those of its other parts lie beside it.
+    """
+    heads = _heads(model, file)
+    return heads[0] if all(head.is_file() for head in heads) else None
 
 
-def _head_of_part(note: Path, place: int, count: int) -> Path:
-    """Return where the head of one of so many files is kept: llama.cpp finds the others by the first one's name."""
-    return note.with_name(f"{note.stem}-{place:05}-of-{count:05}.gguf" if count > 1 else f"{note.stem}.gguf")
+def _heads(model: Model, file: ModelFile) -> list[Path]:
+    """Return where the heads of a model's files are kept: llama.cpp finds the others by the first one's name."""
+    stem = _note(model, " ".join((file.sha256, *(part.sha256 for part in file.rest)))).with_suffix("")
+    return [Path(name) for name in part_names(f"{stem}-00001-of-{1 + len(file.rest):05}.gguf")]
 
 
 def _keep(kept: Path, size: int | None, head: bytes) -> None:
-    """Keep a head; its file is as long as the model's, or as any, since programs look where the last tensor ends."""
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    begun = kept.with_suffix(f".{os.getpid()}")
-    with begun.open("wb") as stream:
-        stream.write(head)
-        stream.truncate(max(size or ANY_SIZE, len(head)))
-    begun.replace(kept)
+    """Keep a head; its file is as long as the model's, or as any, since programs look where the last tensor ends.
+
+    Where it cannot be kept, the model's own program is not asked.
+    """
+    begun = kept.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    with suppress(OSError):
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with begun.open("wb") as stream:
+            stream.write(head)
+            stream.truncate(max(min(size or ANY_SIZE, ANY_SIZE), len(head)))
+        begun.replace(kept)
 
 
 def _note(model: Model, digest: str) -> Path:

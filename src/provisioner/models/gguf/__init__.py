@@ -19,6 +19,8 @@ from provisioner.values.regular_files import open_file
 __all__ = ["read_head", "read_header"]
 
 _VERSIONS = (2, 3)
+LATER_PART = "split.no"
+"""The key that says which of a model's files one is, from 0 on; all others stand in the first alone."""
 _KEPT_WORDS = ("clip.projector_type", "clip.vision.projector_type", KIND)
 
 
@@ -53,8 +55,8 @@ def read_head(read: Callable[[int], bytes], limit: int, keep: Callable[[bytes], 
 
 
 def _header(values: Mapping[str, Any], tensors: Tensors, size: int | None) -> Header:
-    architecture = values.get("general.architecture")
-    if not isinstance(architecture, str) or not architecture:
+    architecture = values.get("general.architecture", "")
+    if not isinstance(architecture, str) or not (architecture or values.get(LATER_PART)):
         raise GgufError("it does not name its architecture")
 
     def number(name: str) -> int:

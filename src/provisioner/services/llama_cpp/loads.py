@@ -105,8 +105,12 @@ class _Server:
         """Return how its own program is asked; what is left open then are variables of others, and further models."""
         options = self.options
         device = device_of(str(options.get("backend")), str(options.get("device") or ""))
-        headers = self.service.headers
-        if not device or any(one.architecture in MISTOLD for one in headers.values()):
+        counting = list(counting_words(self._words, COST_NOTHING))
+        variables = counting_variables(self._variables, COST_NOTHING)
+        # What names a file or a repository is of the container, or of nobody yet.
+        names_files = any("/" in word for word in (*counting, *variables.values()))
+        is_mistold = any(one.architecture in MISTOLD for one in self.service.headers.values())
+        if not device or names_files or is_mistold:
             return None
         files = {} if not self._projector else {"--mmproj": self._projector}
         words = {
@@ -118,11 +122,10 @@ class _Server:
                     batch=max(self._batch(load.name), load.ubatch),
                     ubatch=load.ubatch,
                 ),
-                *counting_words(self._words, COST_NOTHING),
+                *counting,
             )
             for load in loads
         }
-        variables = counting_variables(self._variables, COST_NOTHING)
         left = [reason for load in all_loads if load not in loads for reason in unknown_of(load)]
         left += uncounted([word for word in self._words if word.replace("_", "-") in UNSEEN], (), ())
         left += uncounted((), [name for name in self._variables if name not in variables], COST_NOTHING)

@@ -8,20 +8,27 @@ from typing import Any
 
 from provisioner.loads.uncounted import ARGUMENT, OF_AN_ARGUMENT, uncounted
 
-PROGRAM = "bin/llama-memory"
-"""Where it lies in what the role builds (``files/less_optimised.cmake``)."""
+PROGRAM = "bin/llama-memory-1"
+"""Where it lies in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""
 DEVICES = {"cuda": "CUDA0", "vulkan": "Vulkan0"}
 """What the role calls the one card of a container (``vars/main.yml``; a test holds both equal)."""
 
-UNSEEN = frozenset({"--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"})
-"""Arguments of which the program says nothing: what they name is loaded beside the model."""
+UNSEEN = frozenset(
+    {
+        *("--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"),
+        *("--image-min-tokens", "--image-max-tokens"),
+        *("--context-shift", "--cache-reuse"),
+    }
+)
+"""Arguments of which the program says nothing: files that are loaded beside the model, images that are larger than the
+one for which it makes room at its start, and caches that are moved, of which a layer's keys are unpacked for that."""
 MISTOLD = frozenset({"minimax-01"})
 """Architectures that reserve less in the program than in the server, where it has several requests at a time."""
 
 
 def program_of(source: str, sha256: str) -> str:
     """Return the name under which the program of a source is kept: all builds of one source answer the same."""
-    return f"llama-memory-{hashlib.sha256(f'{source} {sha256}'.encode()).hexdigest()[:16]}"
+    return f"{PROGRAM.rpartition('/')[2]}-{hashlib.sha256(f'{source} {sha256}'.encode()).hexdigest()[:16]}"
 
 
 def device_of(backend: str, device: str) -> str:
