@@ -36,11 +36,13 @@ def read_answer(text: str) -> dict[str, int]:
 def with_answers(engine: EngineLoads, answers: Mapping[str, Mapping[str, int]]) -> EngineLoads:
     """Return the engine with what its program has told of each of its loads, by their names.
 
-    What nobody knew is known then, but for what the question leaves open.
+    What nobody knew is known then, but for what the question leaves open, and what is guessed of images.
     """
     left = engine.question.open if engine.question else ""
     loads = tuple(_with_answer(load, answers[load.name]) for load in engine.loads)
-    return replace(engine, loads=loads, unread=(), unknown=left, question=None)
+    of_models = tuple(f"{name}:" for name in answers)
+    unread = tuple(word for word in engine.unread if not word.startswith(of_models))
+    return replace(engine, loads=loads, unread=unread, unknown=left, question=None)
 
 
 def _with_answer(load: Load, told: Mapping[str, int]) -> Load:
