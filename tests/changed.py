@@ -56,6 +56,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"(ejected/|inventory\.py)", ("*eject*", "*inventory*", "*collection*")),
     (SRC + r"(wheels|data/stacks)", ("*torch*", "*wheel*", "molecule/torch_stack", "molecule/tabbyapi", "*vllm*")),
     (SRC + r"(cuda|gpus|data/cuda)", CARDS),
+    (SRC + r"confined_program\.py", ("*llama_cpp_memory*",)),
     (SRC + r"(models|loads)/", ("*caches*", "*llama_cpp_memory*", "*model*", "*suggest*", "molecule/model_store")),
     (SRC + r"services/(?P<name>\w+)\.py", ("molecule/{name}*", "tests/integration/*{name}*", "*quickstart*")),
     (SRC + r"(tool_environments|data/tools)", ("*tool_environments*", "*bench*")),

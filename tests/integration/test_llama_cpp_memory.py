@@ -11,6 +11,7 @@ import itertools
 import os
 import socket
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +19,12 @@ from pathlib import Path
 import gguf
 import pytest
 
+from provisioner import confined_program
 from provisioner.loads.terms import terms_of
 from provisioner.loads.told import read_answer
 from provisioner.models.gguf import read_header
 from provisioner.services.llama_cpp.loads import loads_of
-from provisioner.services.llama_cpp.memory_program import MISTOLD
+from provisioner.services.llama_cpp.memory_program import MISTOLD, PROGRAM
 from provisioner.values.address import Address
 from tests.checkout import git
 from tests.engine_report import newest_build, reported, unpacked
@@ -31,6 +33,7 @@ from tests.unit.services.llama_cpp.servers import resolved, spec_with
 
 HEADS = Path(__file__).parents[1] / "data/architectures.tar.xz"
 MIB = 2**20
+MEMORY = PROGRAM.rpartition("/")[2]
 ARCHITECTURES = 122
 WITHIN = 0.03
 LEAST, MOSTLY_KNOWN = 0.85, 80
@@ -53,7 +56,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if build is None:
         pytest.skip("llama.cpp was not built here yet: `up` of any lab with llama_cpp does it")
     folder = tmp_path_factory.mktemp("engine")
-    for name in ("llama-server", "llama-memory"):
+    for name in ("llama-server", MEMORY):
         unpacked(build, folder, name)
     return folder
 
@@ -75,7 +78,8 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
 
 
 def asked(programs: Path, device: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return completed([programs / "llama-memory", device, *words], timeout_s=60)
+    confined = [sys.executable, "-I", confined_program.__file__]
+    return completed([*confined, programs / MEMORY, device, *words], timeout_s=60)
 
 
 def told(programs: Path, head: Path, *words: str) -> dict[str, float] | None:

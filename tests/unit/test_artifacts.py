@@ -385,9 +385,9 @@ def test_the_program_that_can_be_asked_is_taken_out_of_a_copy(tmp_path: Path, mo
     name = program_of("pypi:x==1", "ab")
     keep_program(built, copy_with(tmp_path / "none", llama_server="x"))
     keep_program(built, tmp_path / "gone.tar")
-    keep_program(MODEL, copy_with(tmp_path / "model", llama_memory="x"))
+    keep_program(MODEL, copy_with(tmp_path / "model", llama_memory_1="x"))
     assert kept_program(name) is None
-    keep_program(built, copy_with(tmp_path / "whole", llama_server="x", llama_memory="it"))
+    keep_program(built, copy_with(tmp_path / "whole", llama_server="x", llama_memory_1="it"))
     kept = kept_program(name)
     assert kept is not None
     assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("it", 0o700)

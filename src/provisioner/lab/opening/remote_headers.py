@@ -85,7 +85,7 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
     except (GgufError, FolderError) as error:  # another time it is the same, and not asked for again
         why = str(error)
     _remember(note, header)
-    if rest and len(rest) <= MOST_LATER:
+    if 0 < len(rest) <= MOST_LATER and not file.is_folder:
         with ThreadPoolExecutor(LATER_AT_ONCE) as pool:
             list(pool.map(partial(_keep_later, token), rest, file.rest))
     return header, why
