@@ -209,6 +209,10 @@ def test_heads_of_a_model_in_parts_lie_beside_each_other(server: FileServer) -> 
     names = sorted(file.name for file in kept.parent.glob("*.gguf"))
     assert names == [kept.name.replace("00001-of", f"{place:05}-of") for place in (1, 2, 3)]
     assert read_header(kept.with_name(names[1])).tensors
+    kept.with_name(names[1]).unlink()
+    server.seen.clear()
+    assert fetch_headers(MODELS, {"m": model})[0] == {"m": HEADER}
+    assert [one.path for one in server.seen] == ["/models/later-2"], "only what is missing is asked for"
 
 
 @pytest.mark.parametrize("broken", [b"no model", b"", None], ids=["damaged", "empty", "gone"])

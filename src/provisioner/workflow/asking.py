@@ -83,9 +83,9 @@ def _answer(program: Path, command: Sequence[str], variables: Mapping[str, str])
             return None
         if told is None:
             return None
-        with suppress(OSError):  # it is asked again where that cannot be kept
-            note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_text(note, json.dumps(told))
+        if told[0] >= 0:  # what a signal ended may have met a machine without memory
+            with suppress(OSError):  # where it cannot be kept, it is asked again
+                replace_text(note, json.dumps(told))
     code, answer, reason = told
     if code != 0:
         raise OddAnswerError(f"{reason} (exit code {code})")
@@ -122,9 +122,9 @@ def _kept(note: Path) -> tuple[int, str, str] | None:
     """Return what was told before of the same; None where nothing was, or another version keeps it otherwise."""
     try:
         code, answer, reason = json_value(text_of(note))
+        return int(code), str(answer), str(reason)
     except (OSError, ValueError, TypeError):
         return None
-    return int(code), str(answer), str(reason)
 
 
 def _note(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> Path:

@@ -180,6 +180,18 @@ def test_it_is_asked_once_of_the_same_files(world: World, new: Path, monkeypatch
     assert asked == [program] * 3, "what does not load is not tried again, either"
 
 
+@pytest.mark.usefixtures("new")
+@pytest.mark.parametrize(
+    "content", ["", "[]", '["a", 1, 2]', '{"a": 1}', "[0, 5, 6]", '[0, "model 0 0 0", ""]', "null"]
+)
+def test_what_is_damaged_of_the_answers_that_are_kept_fits_nothing(world: World, content: str) -> None:
+    program = programmed(f"echo {ANSWER}")
+    assert card(world)["total"] == 1_000_000_000
+    (note,) = program.parent.glob("*.json")
+    note.write_text(content, encoding="utf-8")
+    assert world.command("fit", "--memory", "2GiB").code in (0, 3)
+
+
 def test_an_answer_counts_that_cannot_be_kept(world: World, new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_file: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -70,11 +70,12 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
 
     note = _note(model, file.sha256)
     is_known, header = _cached(note)
-    if is_known and (file.is_folder or header is None or head_file(model, file)):
+    first, *rest = _heads(model, file)
+    token = json.loads(file.access.reveal())["token"] if file.access else None
+    if is_known and (file.is_folder or header is None or first.is_file()):
+        _keep_later(rest, file, token)
         return header, ""
     why = ""
-    token = json.loads(file.access.reveal())["token"] if file.access else None
-    first, *rest = _heads(model, file)
     try:
         if file.is_folder:
             header = read_remote_config(file.path, token, file.sha256)
@@ -85,13 +86,19 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
     except (GgufError, FolderError) as error:  # another time it is the same, and not asked for again
         why = str(error)
     _remember(note, header)
-    if 0 < len(rest) <= MOST_LATER and not file.is_folder:
-        with ThreadPoolExecutor(LATER_AT_ONCE) as pool:
-            list(pool.map(partial(_keep_later, token), rest, file.rest))
+    _keep_later(rest, file, token)
     return header, why
 
 
-def _keep_later(token: str | None, kept: Path, part: ModelPart) -> None:
+def _keep_later(heads: Sequence[Path], file: ModelFile, token: str | None) -> None:
+    """Keep the heads of a model's further files that are not kept yet."""
+    missing = [(head, part) for head, part in zip(heads, file.rest, strict=True) if not head.is_file()]
+    if 0 < len(missing) <= MOST_LATER and not file.is_folder:
+        with ThreadPoolExecutor(LATER_AT_ONCE) as pool:
+            list(pool.map(lambda later: _keep_one(later[0], later[1], token), missing))
+
+
+def _keep_one(kept: Path, part: ModelPart, token: str | None) -> None:
     """Keep the head of a further file; where it does not come, the model's own program is not asked."""
     from provisioner.models.remote_head import NoHeadError, read_remote_head
 

@@ -12,7 +12,6 @@ PROGRAM = "bin/llama-memory-1"
 """Where it lies in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""
 DEVICES = {"cuda": "CUDA0", "vulkan": "Vulkan0"}
 """What the role calls the one card of a container (``vars/main.yml``; a test holds both equal)."""
-
 UNSEEN = frozenset(
     {
         *("--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"),
