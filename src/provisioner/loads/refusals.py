@@ -48,8 +48,8 @@ def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
     for name, load in budget.named:
         if not load.is_guessed and not load.has_context:
             continue
-        largest = None if load.is_guessed or load.uncounted else largest_context(load, budget.free_for(load))
-        yield name, largest, load.context
+        is_known = load.told_each or not (load.is_guessed or load.uncounted)
+        yield name, largest_context(load, budget.free_for(load)) if is_known else None, load.context
 
 
 def _refusal(budget: Budget) -> Refusal:

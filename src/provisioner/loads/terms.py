@@ -48,12 +48,13 @@ class Load:
     exllamav3's do, and the engine takes what it needs. ``workspaces`` stand for what libraries take while they compute.
     ``kept_free``: what the engine leaves free of the card beside what it needs. ``correction``: by how much more (or,
     negative, less) the engine took when it was measured than its sum says. ``told``: the same where its own program was
-    asked. ``unpacks``: where keys or values are packed, those of one layer are unpacked while it computes. ``outputs``:
-    of how many tokens the engine makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is
-    laid out where all of its pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context,
-    for all layers together; ``unpacked``: those besides where the cache is packed. ``uncounted``: free arguments,
-    variables and options by which it may take something else than its sum. ``smaller``: types of keys and values of a
-    paged cache that take less, each with what to write for it, the better first.
+    asked, and ``told_each`` what that says of each token of the context, where no sum of ours does. ``unpacks``: where
+    keys or values are packed, those of one layer are unpacked while it computes. ``outputs``: of how many tokens the
+    engine makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is laid out where all of
+    its pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context, for all layers
+    together; ``unpacked``: those besides where the cache is packed. ``uncounted``: free arguments, variables and
+    options by which it may take something else than its sum. ``smaller``: types of keys and values of a paged cache
+    that take less, each with what to write for it, the better first.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Load:
     kept_free: int = 0
     correction: int = 0
     told: int = 0
+    told_each: int = 0
     unpacks: bool = False
     outputs: int = 0
     flash_attention: bool = True
@@ -315,12 +317,16 @@ def largest_context(load: Load, free: int) -> int:
 
     A multiple of 256 for each cache, and no larger than what the model was trained for, where its file says that.
     """
+    step = CELLS * load.caches
+    if load.told_each:
+        more = (free - total_of(load)) // load.told_each
+        most = (load.shape.context or 2**24) * load.caches
+        return max(min(load.context + more, most), 0) // step * step
     if load.is_guessed or not load.has_context:
         return 0
     room = free - beside_bytes(load)
     if load.share:
         room = min(room, load.share)
-    step = CELLS * load.caches
     lowest, highest = 0, (load.shape.context or 2**24) // CELLS
     while lowest < highest:
         middle = (lowest + highest + 1) // 2

@@ -33,19 +33,22 @@ def read_answer(text: str) -> dict[str, int]:
     return found
 
 
-def with_answers(engine: EngineLoads, answers: Mapping[str, Mapping[str, int]]) -> EngineLoads:
+def with_answers(
+    engine: EngineLoads, answers: Mapping[str, Mapping[str, int]], halves: Mapping[str, Mapping[str, int]]
+) -> EngineLoads:
     """Return the engine with what its program has told of each of its loads, by their names.
 
-    What nobody knew is known then, but for what the question leaves open, and what is guessed of images.
+    ``halves``: the answers for half of the context, where they are needed to know what a token takes. What nobody knew
+    is known then, but for what the question leaves open, and what is guessed of images.
     """
     left = engine.question.open if engine.question else ""
-    loads = tuple(_with_answer(load, answers[load.name]) for load in engine.loads)
+    loads = tuple(_with_answer(load, answers[load.name], halves.get(load.name, {})) for load in engine.loads)
     of_models = tuple(f"{name}:" for name in answers)
     unread = tuple(word for word in engine.unread if not word.startswith(of_models))
     return replace(engine, loads=loads, unread=unread, unknown=left, question=None)
 
 
-def _with_answer(load: Load, told: Mapping[str, int]) -> Load:
+def _with_answer(load: Load, told: Mapping[str, int], half: Mapping[str, int]) -> Load:
     """Return the load with what it takes more, or less, than was added up.
 
     Images are added up of the largest that the engine takes, and the program tells of those for which it makes room at
@@ -53,4 +56,5 @@ def _with_answer(load: Load, told: Mapping[str, int]) -> Load:
     """
     seeing = load.encoder + load.image_buffer
     more = told["model"] + told.get("draft", 0) - (needed_bytes(load) - seeing)
-    return replace(load, told=more + max(told.get("projector", 0) - seeing, 0))
+    each = -((sum(half.values()) - sum(told.values())) // (load.context - load.context // 2)) if half else 0
+    return replace(load, told=more + max(told.get("projector", 0) - seeing, 0), told_each=max(each, 0))

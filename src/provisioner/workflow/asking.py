@@ -22,6 +22,7 @@ from provisioner.labfile.whole_files import replace_text
 from provisioner.loads.engines import EngineLoads, Question
 from provisioner.loads.told import OddAnswerError, read_answer, with_answers
 from provisioner.models.sources import part_names
+from provisioner.services.llama_cpp.memory_program import with_context
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
@@ -40,21 +41,26 @@ def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
     Where the program is there and does not answer, nobody knows what the engine takes, and its words say why.
     """
     question = engine.question
-    program = kept_program(question.program) if question else None
-    if question is None or program is None:
+    if question is None:
         return engine
-    answers = {}
+    program = kept_program(question.program)
+    if program is None:
+        return engine
+    answers, halves = dict[str, Mapping[str, int]](), dict[str, Mapping[str, int]]()
     for load in engine.loads:
         command = _command(question, load.name, lab)
         try:
             answer = None if command is None else _answer(program, command, question.variables)
+            if command and load.context > 1 and (load.is_guessed or load.uncounted):
+                half = _answer(program, with_context(command, load.context // 2), question.variables)
+                halves |= {load.name: half} if half else {}
         except OddAnswerError as error:
             reason = f"{load.name}: its own program does not load what is known of it: {error}"
             return replace(engine, unknown="; ".join(filter(None, (engine.unknown, reason))), question=None)
         if answer is None:
             return engine
         answers[load.name] = answer
-    return with_answers(engine, answers)
+    return with_answers(engine, answers, halves)
 
 
 def _command(question: Question, name: str, lab: Lab) -> list[str] | None:

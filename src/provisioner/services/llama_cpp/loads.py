@@ -16,6 +16,7 @@ from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp.builds import VULKAN
 from provisioner.services.llama_cpp.memory_program import (
+    CONTEXT,
     MISTOLD,
     UNSEEN,
     counting_variables,
@@ -115,7 +116,7 @@ class _Server:
         files = {} if not self._projector else {"--mmproj": self._projector}
         words = {
             load.name: (
-                *(device, "--device", device, "--ctx-size", str(self._context(load.name))),
+                *(device, "--device", device, CONTEXT, str(self._context(load.name))),
                 *("--cache-type-k", load.keys, "--cache-type-v", load.values),
                 *words_of_options(
                     {**options, "gpu_layers": self._written_layers()},
