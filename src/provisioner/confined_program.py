@@ -53,7 +53,7 @@ CLONE3 = 435
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE, _UNKNOWN, _KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 _NUMBER, _MACHINE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
-"""Where the call's number, its machine and its arguments lie in what a filter looks at."""
+"""Offsets of the call's number, of its machine and of its arguments in what a filter looks at."""
 _THREAD = 0x00010000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _OF_LOCKS, _DUPLICATE = fcntl.F_GETLK, fcntl.F_DUPFD_CLOEXEC

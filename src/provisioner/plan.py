@@ -24,7 +24,7 @@ DETACHED_AT_NEXT_START = ("mounts", "host devices")
 RESUMED = "is frozen: it is resumed where it was"
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 ROOM = frozenset({"memory", "disk", "mounts"})
-"""What a host has only so much of."""
+"""Things of which a host has only so much."""
 _PLURALS = frozenset({"devices", "mounts", "host devices", "features", "tags"})
 
 
@@ -120,7 +120,7 @@ class Change:
 
     @property
     def takes_room(self) -> bool:
-        """Whether a container is made, or its memory or its disks are changed."""
+        """Return whether a container is made, or its memory or its disks are changed."""
         return self.action in ("create", "replace") or not ROOM.isdisjoint(self.attributes())
 
     @property

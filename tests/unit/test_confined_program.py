@@ -1,4 +1,4 @@
-"""What is not trusted reads files, computes and answers; whatever else it tries fails."""
+"""A program that is not trusted reads files, computes and answers; whatever else it tries fails."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the program of an engine's build is asked: how much of a card each model takes.
+    """The question to the program of an engine's build: how much of a card each model takes.
 
     ``program``: which one, as the build's own module names it; ``arguments`` of each load by its name, ``files`` that
     go with them, models by their arguments; ``variables`` of its environment. ``open``: what it cannot tell all the

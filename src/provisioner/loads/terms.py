@@ -180,7 +180,7 @@ def total_of(load: Load) -> int:
 
 
 def beside_bytes(load: Load) -> int:
-    """What counts beside the model's needs and the share: what is left free, and what is known to be otherwise."""
+    """Return what counts beside the model's needs and the share: left free, and known to be otherwise."""
     return load.kept_free + load.told + load.correction
 
 
@@ -255,7 +255,7 @@ def buffer_bytes(load: Load) -> int:
 
 
 def _unpacked_bytes(load: Load) -> int:
-    """What the keys and values of one layer take unpacked, as CUDA's flash attention reads them.
+    """Return the bytes of one layer's keys and values unpacked, as CUDA's flash attention reads them.
 
     ``ggml_cuda_flash_attn_ext_get_alloc_size`` of llama.cpp 0.5.0: all cells of all requests, in 16 bits.
     """

@@ -1,4 +1,4 @@
-"""What the program of an engine's own build says it takes of a card, in the place of what was added up. Pure."""
+"""The answer of an engine's own program, in the place of what was added up. Pure."""
 
 from __future__ import annotations
 

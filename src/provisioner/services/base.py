@@ -487,7 +487,7 @@ class Knowledge:
         return ""
 
     def asked_program(self, options: Mapping[str, Any]) -> tuple[str, str]:  # noqa: ARG002
-        """Where in its build the program lies that tells what it takes of a card, and the name to keep it under.
+        """Return the program of its build that tells what it takes of a card: its place, and the name to keep it under.
 
         ``options``: what it was built with. Empty: there is none.
         """

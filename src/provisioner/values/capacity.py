@@ -1,4 +1,4 @@
-"""What a host has of memory and of room for disks, and what of that containers ask for does not fit. Pure."""
+"""The memory of a host and its room for disks, and what containers ask for beyond them. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Where a host makes disks, in bytes. ``is_thin``: a disk takes what is written to it, not its whole size."""
+    """A storage of a host for disks, in bytes. ``is_thin``: a disk takes what is written to it, not its whole size."""
 
     name: str
     total: int

@@ -32,7 +32,7 @@ NOT_HERE = frozenset({NOT_CONFINED, NOT_RUN, -signal.SIGILL})
 ERROR = re.compile(r"^[0-9.]+ E (.*)", re.MULTILINE)
 """The first error that llama.cpp says, after the time; what follows comes of it."""
 OLDER_LIBRARY = "version `GLIBC_"
-"""What the loader says of a program that was built for a newer distribution."""
+"""Words of the loader about a program that was built for a newer distribution."""
 
 
 def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:

@@ -21,13 +21,13 @@ from provisioner.values.state import Artifact, Fleet
 DEADLINE_S = 10.0
 MOST_AT_ONCE = 16
 ABSENT = (401, 403, 404, 410)
-"""What a server answers that does not give a thing, or not to us; other troubles pass."""
+"""Answers of a server that does not give a thing, or not to us; other troubles pass."""
 LOGIN = 401
-"""What a registry of images answers to everybody who has not logged in."""
+"""The answer of a registry of images to everybody who has not logged in."""
 ADDRESS = re.compile(r"(?P<git>git\+)?(?P<url>https?://[^\s@]+)(@[0-9a-f]{40})?")
 """An address as files and pages of roles write it, with the commit of a repository of git."""
 SUFFIXES = {None: "", "git+": "/info/refs?service=git-upload-pack"}
-"""What is asked for below an address: of a repository what git asks for first."""
+"""Added to an address: of a repository, that for which git asks first."""
 IMAGE_ROLE, DOCKER_HUB = "oci", {"docker.io": "registry-1.docker.io"}
 ABSENT_HINT = "Correct the file; of a model that is given to few, set HF_TOKEN to a token of who may have it."
 SILENT_HINT = "Is that the network, or the name? What is downloaded is asked for by the host itself."
@@ -35,7 +35,7 @@ SILENT_HINT = "Is that the network, or the name? What is downloaded is asked for
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What is asked for, and with what; ``known_by``: the refusal by which a server is known as the right one."""
+    """One address that is asked for; ``known_by``: the refusal by which a server is known as the right one."""
 
     url: str
     token: str | None = None

@@ -1,4 +1,4 @@
-"""What an Incus says of its memory and of the pools of new and larger disks."""
+"""An Incus tells its memory, and the pools of new and larger disks."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_proxy_devices_of_profiles_are_told_and_which_way_they_lead() -> None:
 
 
 def publishing(name: str, lab: str = "", status: str = "Running", **devices: dict[str, str]) -> dict[str, Any]:
-    """What Incus shows of a container with these proxy devices."""
+    """Return a container with these proxy devices, as Incus shows it."""
     config = {"user.provisioner.lab": lab} if lab else {}
     proxies = {name: {"type": "proxy", **device} for name, device in devices.items()}
     shown = {"name": name, "type": "container", "status": status, "config": config}

@@ -53,7 +53,7 @@ class World:
     memory = 0
     """Bytes that the host says it has; it says nothing where they are 0."""
     pool = Pool("disks", UNKNOWN, UNKNOWN)
-    """Where all disks are made."""
+    """The storage of all disks."""
 
     def __init__(self, images: Iterable[str], room: int) -> None:
         self.images = set(images)

@@ -1,4 +1,4 @@
-"""What a plan asks of a node: storages, bridges, pools, images, numbers, root@pam itself. Pure."""
+"""Demands of a plan on a node: storages, bridges, pools, images, numbers, root@pam itself. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How llama.cpp itself is asked what its server takes of a card, by ``llama-memory`` of the role's build. Pure."""
+"""The question to llama.cpp itself, by ``llama-memory`` of the role's build: what its server takes of a card. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from provisioner.loads.uncounted import ARGUMENT, OF_AN_ARGUMENT, uncounted
 
 PROGRAM = "bin/llama-memory-1"
-"""Where it lies in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""
+"""Its place in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""
 CONTEXT = "--ctx-size"
 DEVICES = {"cuda": "CUDA0", "vulkan": "Vulkan0"}
-"""What the role calls the one card of a container (``vars/main.yml``; a test holds both equal)."""
+"""The role's names of the one card of a container (``vars/main.yml``; a test holds both equal)."""
 UNSEEN = frozenset(
     {
         *("--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"),

@@ -78,7 +78,7 @@ class Knowledge(base.Knowledge):
             yield service.problem("max_batch_size", message, f"Write {most} or less, or a larger chunk_size.")
 
     def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
-        """What exllamav3 refuses because of what its models' files say."""
+        """Yield what exllamav3 refuses because of what its models' files say."""
         from provisioner.services.tabbyapi.options import model_problems  # no lab without tabbyAPI needs it
 
         yield from model_problems(service)

@@ -38,7 +38,7 @@ FLASH_SINCE = (8, 0)
 
 
 def too_old(card: Card) -> str:
-    """Why nobody knows what it takes of that card; empty where nothing is known against it."""
+    """Return the reason why nobody knows what it takes of that card; empty where nothing is known against it."""
     if card.may_compute(FLASH_SINCE):
         return ""
     computes = f"exllamav2 computes without flash-attn on cards of compute capability {card.capability}"

@@ -1,4 +1,4 @@
-"""What exllamav3 refuses of tabbyAPI's options, because of its models' files: at its start, or with a longer prompt.
+"""Options of tabbyAPI that exllamav3 refuses, because of its models' files: at its start, or with a longer prompt.
 
 Read in exllamav3 1.4.2 and tabbyAPI e632af4; the older commits of the known stacks do the same.
 """

@@ -35,7 +35,7 @@ FP8_SINCE = (8, 9)
 BFLOAT16_SINCE = (8, 0)
 """Without it vLLM does not start with that ``dtype`` (``check_if_supports_dtype`` of its 0.33.0)."""
 METHODS = ("awq", "gptq", "fp8", "compressed-tensors")
-"""What ``quantization`` takes: another one than the model's own ends the start (``_verify_quantization`` of 0.33.0)."""
+"""Values of ``quantization``: another one than the model's own ends the start (``_verify_quantization`` of 0.33.0)."""
 WORD = "--max-model-len"
 STEP = 16
 """Tokens of one block of its cache."""

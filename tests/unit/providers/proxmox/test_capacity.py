@@ -1,4 +1,4 @@
-"""What a node says of its memory and of the storages of new and larger disks."""
+"""A node tells its memory, and the storages of new and larger disks."""
 
 from __future__ import annotations
 
