@@ -29,13 +29,14 @@ class Way:
 class Question:
     """The question to the program of an engine's build: how much of a card each model takes.
 
-    ``program``: which one, as the build's own module names it; ``arguments`` of each load by its name, ``files`` that
-    go with them, models by their arguments; ``variables`` of its environment. ``open``: what it cannot tell all the
-    same.
+    ``program``: which one, as the build's own module names it; ``arguments`` of each load by its name, ``halves`` the
+    same with half of the context, ``files`` that go with them, models by their arguments; ``variables`` of its
+    environment. ``open``: what it cannot tell all the same.
     """
 
     program: str
     arguments: Mapping[str, tuple[str, ...]]
+    halves: Mapping[str, tuple[str, ...]]
     files: Mapping[str, Mapping[str, str]]
     variables: Mapping[str, str]
     open: str = ""

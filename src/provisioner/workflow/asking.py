@@ -22,7 +22,6 @@ from provisioner.labfile.whole_files import replace_text
 from provisioner.loads.engines import EngineLoads, Question
 from provisioner.loads.told import OddAnswerError, read_answer, with_answers
 from provisioner.models.sources import part_names
-from provisioner.services.llama_cpp.memory_program import with_context
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
@@ -48,11 +47,11 @@ def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
         return engine
     answers, halves = dict[str, Mapping[str, int]](), dict[str, Mapping[str, int]]()
     for load in engine.loads:
-        command = _command(question, load.name, lab)
+        files = _file_words(question, load.name, lab)
         try:
-            answer = None if command is None else _answer(program, command, question.variables)
-            if command and load.context > 1 and (load.is_guessed or load.uncounted):
-                half = _answer(program, with_context(command, load.context // 2), question.variables)
+            answer = _answer(program, question.arguments[load.name], files, question.variables)
+            if load.context > 1 and (load.is_guessed or load.uncounted):
+                half = _answer(program, question.halves[load.name], files, question.variables)
                 halves |= {load.name: half} if half else {}
         except OddAnswerError as error:
             reason = f"{load.name}: its own program does not load what is known of it: {error}"
@@ -63,23 +62,27 @@ def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
     return with_answers(engine, answers, halves)
 
 
-def _command(question: Question, name: str, lab: Lab) -> list[str] | None:
-    """Return the words for one load, with files that begin with its models' heads; None where one is not here."""
-    device, *words = question.arguments[name]
-    command = [device]
+def _file_words(question: Question, name: str, lab: Lab) -> list[str] | None:
+    """Return the words for files that begin with the heads of a load's models; None where one is not here."""
+    words: list[str] = []
     for argument, model in question.files[name].items():
         head = lab.head_file(model)
         if head is None:
             return None
-        command += [argument, str(head)]
-    return [*command, *words]
+        words += [argument, str(head)]
+    return words
 
 
-def _answer(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> dict[str, int] | None:
-    """Return what the program says, or has said of the same files; None where it cannot run on this machine.
+def _answer(
+    program: Path, words: Sequence[str], files: Sequence[str] | None, variables: Mapping[str, str]
+) -> dict[str, int] | None:
+    """Return what the program says, or has said of the same files; None where they or it are not for this machine.
 
     It reads heads of models from anybody, and may come from a host that is not this machine: so it is confined.
     """
+    if files is None:
+        return None
+    command = [words[0], *files, *words[1:]]
     note = _note(program, command, variables)
     told = _kept(note)
     if told is None:

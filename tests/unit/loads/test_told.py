@@ -12,7 +12,7 @@ from provisioner.loads.told import OddAnswerError, read_answer, with_answers
 from provisioner.values.address import Address
 from tests.unit.loads.models import NINE
 
-QUESTION = Question("program", {}, {}, {}, open="what --lora changes is not counted")
+QUESTION = Question("program", {}, {}, {}, {}, open="what --lora changes is not counted")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp.builds import VULKAN
 from provisioner.services.llama_cpp.memory_program import (
-    CONTEXT,
     MISTOLD,
     UNSEEN,
     counting_variables,
@@ -114,28 +113,26 @@ class _Server:
         if not device or names_files or is_mistold:
             return None
         files = {} if not self._projector else {"--mmproj": self._projector}
-        words = {
-            load.name: (
-                *(device, "--device", device, CONTEXT, str(self._context(load.name))),
-                *("--cache-type-k", load.keys, "--cache-type-v", load.values),
-                *words_of_options(
-                    {**options, "gpu_layers": self._written_layers()},
-                    batch=max(self._batch(load.name), load.ubatch),
-                    ubatch=load.ubatch,
-                ),
-                *counting,
-            )
-            for load in loads
-        }
         left = [reason for load in all_loads if load not in loads for reason in unknown_of(load)]
         left += uncounted([word for word in self._words if word.replace("_", "-") in UNSEEN], (), ())
         left += uncounted((), [name for name in self._variables if name not in variables], COST_NOTHING)
         return Question(
             program_of(str(options.get("source")), str(options.get("source_sha256"))),
-            words,
+            {load.name: self._asked_words(load, device, self._context(load.name), counting) for load in loads},
+            {load.name: self._asked_words(load, device, load.context // 2, counting) for load in loads},
             {load.name: {"--model": load.name, **files} for load in loads},
             variables,
             "; ".join(left),
+        )
+
+    def _asked_words(self, load: Load, device: str, context: int, counting: Sequence[str]) -> tuple[str, ...]:
+        options = {**self.options, "gpu_layers": self._written_layers()}
+        batch = max(self._batch(load.name), load.ubatch)
+        return (
+            *(device, "--device", device, "--ctx-size", str(context)),
+            *("--cache-type-k", load.keys, "--cache-type-v", load.values),
+            *words_of_options(options, batch=batch, ubatch=load.ubatch),
+            *counting,
         )
 
     def _uncounted(self) -> Iterator[str]:

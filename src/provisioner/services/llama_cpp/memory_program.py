@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from provisioner.loads.uncounted import ARGUMENT, OF_AN_ARGUMENT, uncounted
 
 PROGRAM = "bin/llama-memory-1"
 """Its place in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""
-CONTEXT = "--ctx-size"
 DEVICES = {"cuda": "CUDA0", "vulkan": "Vulkan0"}
 """The role's names of the one card of a container (``vars/main.yml``; a test holds both equal)."""
 UNSEEN = frozenset(
@@ -75,9 +74,3 @@ def words_of_options(options: Mapping[str, Any], *, batch: int, ubatch: int) -> 
             yield word
     if options.get("n_cpu_moe"):
         yield from ("--n-cpu-moe", str(options["n_cpu_moe"]))
-
-
-def with_context(words: Sequence[str], tokens: int) -> list[str]:
-    """Return the words with another context."""
-    place = words.index(CONTEXT) + 1
-    return [*words[:place], str(tokens), *words[place + 1 :]]
