@@ -45,7 +45,7 @@ class _Seen:
     inside: Mapping[str, Inside] = field(default_factory=dict)
     """What running containers with a card said."""
     further: tuple[Diagnosis, ...] = ()
-    """Whether there is room for what the file asks for, and what running containers said of their packages."""
+    """Findings on downloads, ports and room for the file, and on the packages of running containers."""
 
 
 def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...]:

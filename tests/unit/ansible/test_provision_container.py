@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.ansible.modules.provision_container import HOST, OPTIONS, run, wanted_instance
 from provisioner.providers.fake import FakeProvider
-from provisioner.values.errors import PreflightError
+from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.state import Device, InstanceKind, Status
 
 DEFAULTS = {name: option.get("default") for name, option in OPTIONS.items()}
@@ -135,3 +135,16 @@ def test_a_stranger_s_name_is_refused(host: FakeProvider) -> None:
         task(host)
     assert task(host, state="absent")["changed"] is False
     assert set(host.containers) == {"one"}
+
+
+def test_a_host_that_does_not_tell_its_room_is_warned_of_and_the_container_made(
+    host: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_changes: object) -> None:
+        raise ProviderError("Unable to read the resources of the host", details="404")
+
+    monkeypatch.setattr(host, "capacity", refuses)
+    warned: list[str] = []
+    run(SimpleNamespace(params=options(), check_mode=False, warn=warned.append), host)
+    assert warned == ["Whether the host has room is not known: Unable to read the resources of the host"]
+    assert status(host) is Status.RUNNING

@@ -48,7 +48,7 @@ SIZE = 15_000 * MIB
 BLOCK = 36 * 16 * 2 * 2 * 8 * 128
 """Bytes of 16 tokens in all its layers: so much of the cache is never given to a request."""
 OF_REQUESTS = 16 * 151_936 * (32 + 1) // 8
-"""What the 16 requests of the role's default have on the card: a count and a mark for each token that is known."""
+"""Bytes of the 16 requests of the role's default on the card: a count and a mark for each token that is known."""
 
 
 def lab(model: str = "dir:/models/qwen", memory: str = "", gpu: str = "", **options: Any) -> dict[str, Any]:

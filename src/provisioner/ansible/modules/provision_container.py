@@ -374,7 +374,7 @@ def result_of(found: Instance | None) -> dict[str, Any]:
 def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
     """Observe, plan and, unless in check mode, apply; what the task answers."""
     from provisioner.apply import apply_instances
-    from provisioner.values.errors import PreflightError
+    from provisioner.values.errors import PreflightError, ProviderError
 
     wanted = wanted_instance(module.params)
     provider.check_available()
@@ -392,8 +392,13 @@ def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
         module.warn(note)
     growing = [change for change in changes if change.takes_room]
     if growing:
-        for words in provider.capacity(growing).require_room(wanted.host):
-            module.warn(words)
+        try:
+            has = provider.capacity(growing)
+        except ProviderError as error:
+            module.warn(f"Whether the host has room is not known: {error.message}")
+        else:
+            for words in has.require_room(wanted.host):
+                module.warn(words)
     if not module.check_mode:
         apply_instances(changes, {HOST: provider}, lambda _event: None)
     found = provider.observe(wanted.lab).instance(wanted.name)
