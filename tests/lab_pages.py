@@ -15,11 +15,10 @@ from provisioner.measuring.history import Result, Setting
 from provisioner.measuring.results import Kept
 from provisioner.measuring.series import SECONDS, Series, Trial
 from provisioner.measuring.trials import Tried
+from provisioner.page.clients import Gateway, Served, Speech
+from provisioner.page.content import Asked, Clients, LabContent, Pending
+from provisioner.page.topology import Box, Edge, Graph, Host, Outside, Service
 from provisioner.proofs import Proved
-from provisioner.report.client import Gateway, Served, Speech
-from provisioner.report.graph import Graph
-from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
-from provisioner.report.lab_page import Asked, Clients, LabContent, Pending
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ProofStep

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from provisioner.plan import Change, differences, needs_restart
 from provisioner.providers.base import Provider
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
+from provisioner.values.plan import Change, differences, needs_restart
 from provisioner.values.state import Instance, Status
 
 Emit = Callable[[Event], None]

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.report.lab_page import LabContent, lab_page
+from provisioner.page.content import LabContent
+from provisioner.page.page import lab_page
 from tests.browser import Tab, opened, program
 from tests.lab_pages import HOSTILE, empty_lab, full_lab
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from provisioner.apply import apply_instances
-from provisioner.plan import Change, make_destroy_plan, make_plan, make_stop_plan
 from provisioner.providers.fake import FakeProvider
+from provisioner.reconcile.plan import make_destroy_plan, make_plan, make_stop_plan
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
+from provisioner.values.plan import Change
 from provisioner.values.state import Device, Fleet, Instance, Status
 
 LAB = "lab"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from provisioner.cli.console import Console
-from provisioner.report.page import page, table_html
+from provisioner.report.html import page, table_html
 from provisioner.values.events import Diagnostic
 from provisioner.values.plain_data import LONGEST, Foreign, foreign
 from tests.unit.cli.conftest import Terminal

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.plan import Action, Change, Inside, Plan, Wishes, make_destroy_plan, make_plan, make_stop_plan
+from provisioner.reconcile.plan import make_destroy_plan, make_plan, make_stop_plan
 from provisioner.values.errors import PreflightError
+from provisioner.values.plan import Action, Change, Inside, Plan, Wishes
 from provisioner.values.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "plan").glob("*.yml"))

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.plan import Change, Plan
-from provisioner.report.client import CLIENTS, Gateway, Served, client_text
+from provisioner.page.clients import CLIENTS, Gateway, Served, client_text
 from provisioner.report.lines import event_line, json_line, plain_value, version_line
 from provisioner.report.messages import check_text, error_text, findings_text, summary_text
 from provisioner.report.plan import plan_text
@@ -19,6 +18,7 @@ from provisioner.report.style import Style, duration_text, limit_text, safe_text
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import ApplyProgress, Check, Diagnostic, PlannedChange, Summary
+from provisioner.values.plan import Change, Plan
 from provisioner.values.state import (
     Artifact,
     ContainerStatus,

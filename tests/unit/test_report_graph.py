@@ -15,11 +15,22 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.labfile.spec import Spec
-from provisioner.report.graph import Graph, graph_svg, graph_text, topology
-from provisioner.report.graph.layout import BOX_HEAD, PADDING, arrange, card_height
-from provisioner.report.graph.routes import Rectangle, route
-from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
-from provisioner.report.graph.words import ASCII, UNICODE, Signs
+from provisioner.page.layout import BOX_HEAD, PADDING, arrange, card_height, route
+from provisioner.page.picture import graph_svg
+from provisioner.page.topology import (
+    ASCII,
+    UNICODE,
+    Box,
+    Edge,
+    Graph,
+    Host,
+    Outside,
+    Service,
+    Signs,
+    graph_text,
+    topology,
+)
+from provisioner.report.svg import Rectangle
 from provisioner.values.state import Secret
 
 CATALOG = load_catalog(Path(__file__).parent / "fixtures" / "catalog")

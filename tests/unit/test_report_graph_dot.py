@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from provisioner.report.graph import Graph, graph_dot
-from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
+from provisioner.page.picture import graph_dot
+from provisioner.page.topology import Box, Edge, Graph, Host, Outside, Service
 from tests.case_files import read_cases
 from tests.unit.test_report_graph import EVIL_GRAPH, GRAPHS, TWO_HOSTS
 

@@ -8,9 +8,9 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.labfile.loader import load, problem_line
-from provisioner.plan import Change, Plan
 from provisioner.report.plan import plan_text
 from provisioner.values.errors import InputError, with_hint
+from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Instance
 
 HOST = '{ proxmox: "https://192.168.1.10:8006", user: root@pam, token: { id: provision, secret: !secret pve1_token } }'

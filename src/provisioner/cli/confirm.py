@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 
 from provisioner.cli.console import Console
-from provisioner.plan import Plan
 from provisioner.report.plan import NO_CHANGES, plan_text
 from provisioner.values.errors import PreflightError
+from provisioner.values.plan import Plan
 
 YES = frozenset({"y", "yes"})
 APPLY = "Do you want to apply? [y/N] "

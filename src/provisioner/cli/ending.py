@@ -10,8 +10,8 @@ from provisioner.cli.confirm import DECLINED, confirm_destruction, confirm_plan
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
-from provisioner.plan import Plan
 from provisioner.values.errors import ExitCode
+from provisioner.values.plan import Plan
 
 NOTHING_RUNS = "Nothing to stop: no container of the file runs."
 

@@ -8,8 +8,15 @@ from typing import Protocol
 from provisioner.catalog import Catalog
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import SPEECH_PROTOCOL
-from provisioner.report.client import Gateway, Speech
-from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
+from provisioner.page.clients import (
+    PROTOCOL,
+    Entrance,
+    Gateway,
+    Speech,
+    SpeechEndpoint,
+    entrance_of,
+    speech_endpoint_of,
+)
 from provisioner.values.errors import InputError
 
 

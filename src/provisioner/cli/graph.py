@@ -22,8 +22,8 @@ def graph(session: Session, words: Words, *, svg: Path | None, dot: bool) -> int
 
     Touches no host. The picture (SVG) is one file that any browser shows, light or dark.
     """
-    from provisioner.report.graph import graph_dot, graph_svg, graph_text, topology
-    from provisioner.report.graph.words import ASCII, UNICODE
+    from provisioner.page.picture import graph_dot, graph_svg
+    from provisioner.page.topology import ASCII, UNICODE, graph_text, topology
 
     if svg is not None and dot:
         raise click.UsageError("Choose one of --svg FILE and --dot.")

@@ -16,7 +16,7 @@ from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:  # the plan is made when a verb touches the world
     from provisioner.lab.opening import Lab
-    from provisioner.plan import Wishes
+    from provisioner.values.plan import Wishes
 
 PENDING = "Exit with 2 when there are changes to be made."
 
@@ -29,7 +29,7 @@ def wishes(function: Function) -> Function:
     @option("--full", is_flag=True, help="Look at every byte and run everything again, whatever the stamps say.")
     @wraps(function)
     def call(*args: Any, words: Words, prune: bool, replace: tuple[str, ...], **rest: Any) -> Any:
-        from provisioner.plan import Wishes
+        from provisioner.values.plan import Wishes
 
         # What is to be replaced is meant, also where the verb is limited to others.
         targets = frozenset((*words.names, *replace)) if words.names else frozenset()
@@ -131,8 +131,8 @@ def _write_page(session: Session, lab: Lab, file: Path) -> int:
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
 def verify(session: Session, words: Words, *, after_reboot: bool, wake: bool, detailed_exitcode: bool) -> int:
     """Prove that everything works; without --after-reboot change and stop nothing."""
-    from provisioner.plan import Wishes
     from provisioner.report.messages import finding_diagnostic, findings_text
+    from provisioner.values.plan import Wishes
     from provisioner.workflow import planning, verifying
 
     console = session.console

@@ -15,7 +15,7 @@ import click
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
-from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
+from provisioner.page.clients import Client, Desktop, certificate_word, client, rdp_text
 from provisioner.services import knowledge_of
 from provisioner.values.errors import ExitCode, InputError, PreflightError, ProvisionError
 from provisioner.values.plain_data import Foreign

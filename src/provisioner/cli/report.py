@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the world is imported when the verb touches it
     from provisioner.loads.budgets import Budget
     from provisioner.measuring.history import Result
     from provisioner.measuring.results import Kept
-    from provisioner.report.lab_page import Asked, Clients, LabContent, Pending
+    from provisioner.page.content import Asked, Clients, LabContent, Pending
     from provisioner.values.address import Address
     from provisioner.values.state import ContainerStatus
     from provisioner.workflow.reporting import Seen
@@ -67,7 +67,7 @@ def page_named(name: str) -> Path:
 def _write_page(session: Session, lab: Lab, page: Path) -> Seen:
     """Look at the lab and write its page, for the owner alone; gives what was seen."""
     from provisioner.labfile.whole_files import replace_text
-    from provisioner.report.lab_page import lab_page
+    from provisioner.page.page import lab_page
     from provisioner.workflow import reporting
 
     warned = [Diagnostic("warning", lab.loaded.rendered(one)) for one in lab.loaded.warnings]
@@ -92,9 +92,9 @@ def _content(lab: Lab, seen: Seen, at: str, warned: list[Diagnostic]) -> LabCont
     """Everything that the page tells; what cannot be had is warned of, and left out."""
     from provisioner.journal import runs_in
     from provisioner.loads.measured import measured
+    from provisioner.page.content import LabContent
+    from provisioner.page.topology import topology
     from provisioner.proofs import proofs_in
-    from provisioner.report.graph import topology
-    from provisioner.report.lab_page import LabContent
 
     kept = _Kept(lab, warned)
     budgets, tried, results = kept.budgets(seen), kept.tried(), kept.results()
@@ -173,7 +173,7 @@ class _Kept:
 
 
 def _asked(seen: Seen) -> dict[Address, tuple[Asked, ...]]:
-    from provisioner.report.lab_page import Asked
+    from provisioner.page.content import Asked
 
     found = {}
     for address, answers in seen.answers.items():
@@ -182,7 +182,7 @@ def _asked(seen: Seen) -> dict[Address, tuple[Asked, ...]]:
 
 
 def _pending(seen: Seen) -> tuple[Pending, ...] | None:
-    from provisioner.report.lab_page import Pending
+    from provisioner.page.content import Pending
 
     if seen.changes is None:
         return None
@@ -203,7 +203,7 @@ def _pictures(containers: tuple[ContainerStatus, ...]) -> Iterator[tuple[str, by
 def _clients(lab: Lab, seen: Seen) -> Clients:
     """Where clients ask, by the addresses that were seen."""
     from provisioner.cli.gateways import answering
-    from provisioner.report.lab_page import Clients
+    from provisioner.page.content import Clients
     from provisioner.workflow.addressing import lan_address
 
     addresses = {one.name: one.address for one in seen.containers}

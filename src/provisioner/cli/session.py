@@ -13,9 +13,9 @@ if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.artifacts import RunPlaybook
     from provisioner.lab.opening import Lab
     from provisioner.labfile.loader import Needs
-    from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult
+    from provisioner.values.plan import Plan
     from provisioner.workflow.effects import Effects
 
 

@@ -13,7 +13,7 @@ from provisioner.cli.gateways import answering
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
-from provisioner.report.client import CLIENTS, Gateway, client_text
+from provisioner.page.clients import CLIENTS, Gateway, client_text
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event

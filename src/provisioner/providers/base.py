@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from provisioner.plan import Change
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
+from provisioner.values.plan import Change
 from provisioner.values.state import Device, Execution, Fleet, Instance, Snapshot
 
 if TYPE_CHECKING:

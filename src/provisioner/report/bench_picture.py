@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from provisioner.bench import Bench, Run, Series, verdict
-from provisioner.report.axes import ticks
-from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
-from provisioner.report.graph.routes import Rectangle
+from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 
 WIDTH = 960
 LEFT, RIGHT = 300, 740

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from provisioner.repair.facts import ClusterFacts, Member, NodeFacts
-from provisioner.report.elements import Markup
+from provisioner.report.html import Markup
 from provisioner.report.style import markup_text
 
 SIZE = 460

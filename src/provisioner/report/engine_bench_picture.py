@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from provisioner.measuring.history import Result
 from provisioner.measuring.series import Series
-from provisioner.report.axes import ticks
 from provisioner.report.engine_bench import number_text, unlike_text
-from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
-from provisioner.report.graph.routes import Rectangle
+from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 
 WIDTH = 960
 LEFT, RIGHT = 300, 690

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from provisioner.plan import AS_MADE, Action, Change, Plan, setting_name
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line
+from provisioner.values.plan import AS_MADE, Action, Change, Plan, setting_name
 from provisioner.values.state import Artifact, Device, Instance, Service
 
 _SIGNS: dict[Action, tuple[str, str]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from provisioner.plan import Action, Change, Plan
 from provisioner.report.plan import NO_CHANGES, OUTCOMES, change_text, count_line, thing_of
 from provisioner.report.style import safe_line
 from provisioner.values.plain_data import Foreign
+from provisioner.values.plan import Action, Change, Plan
 
 LOSING: tuple[Action, ...] = ("replace", "delete")
 _MARKS = {"+": "+", "-": "-", "~": "!", "-/+": "!"}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from provisioner.measuring.trials import Probed, Tried
-from provisioner.report.axes import ticks
-from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
-from provisioner.report.graph.routes import Rectangle
+from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 
 WIDTH, HEIGHT = 960, 480
 LEFT, RIGHT, TOP, BOTTOM = 100, 900, 130, 400

@@ -10,8 +10,7 @@ from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.facts import ClusterFacts, CorosyncConf
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
 from provisioner.report.cluster_picture import node_names, picture, state_of
-from provisioner.report.elements import NOTHING, Markup, quiet, tag
-from provisioner.report.page import page, table_html
+from provisioner.report.html import NOTHING, Markup, page, quiet, table_html, tag
 from provisioner.report.style import duration_text
 
 MOODS = {

@@ -17,12 +17,12 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.labfile.hosts import IncusHost, is_elsewhere
 from provisioner.labfile.spec import LOCAL_HOST, fixed_address
-from provisioner.plan import Plan
 from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.plain_data import json_value
+from provisioner.values.plan import Plan
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Fleet
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provisioner.plan import Plan
 from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
 from provisioner.values.errors import ProviderError
 from provisioner.values.events import Diagnostic
+from provisioner.values.plan import Plan
 from provisioner.values.state import Fleet
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from provisioner.artifacts.programs import kept_program
 from provisioner.configure import Configured, configure
 from provisioner.lab.opening import Lab
 from provisioner.lock import Lease
-from provisioner.plan import Change, Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
@@ -21,6 +20,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError, VerificationError
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ContainerFact, Unmended, Unstamped
+from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow import closing, keeping, unfinished

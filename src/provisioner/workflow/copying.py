@@ -21,10 +21,10 @@ from provisioner.labfile.editing import EditError, Place
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Container
 from provisioner.labfile.whole_files import replace_text, require_room
-from provisioner.plan import Change, Plan, Wishes
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
 from provisioner.values.events import Diagnostic
 from provisioner.values.plain_data import Foreign
+from provisioner.values.plan import Change, Plan, Wishes
 from provisioner.values.refusals import path_text
 from provisioner.values.state import Fleet, Instance
 from provisioner.workflow import keeping, unfinished

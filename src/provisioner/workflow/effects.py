@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provisioner.plan import ImpossiblePlanError, Plan
 from provisioner.providers.base import Provider
 from provisioner.values.errors import PreflightError, joined
 from provisioner.values.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
+from provisioner.values.plan import ImpossiblePlanError, Plan
 from provisioner.values.state import Fleet
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed

@@ -8,7 +8,8 @@ from dataclasses import replace
 from provisioner.apply import apply_instances
 from provisioner.lab.fleet import stop_s
 from provisioner.lab.opening import Lab
-from provisioner.plan import Plan, make_destroy_plan, make_stop_plan
+from provisioner.reconcile.plan import make_destroy_plan, make_stop_plan
+from provisioner.values.plan import Plan
 from provisioner.values.state import Fleet, Instance
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.lab.opening import Lab
-from provisioner.plan import ImpossiblePlanError, make_plan
 from provisioner.providers.base import Provider
+from provisioner.reconcile.plan import make_plan
 from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
+from provisioner.values.plan import ImpossiblePlanError
 from provisioner.values.state import Fleet
 from provisioner.workflow.taken_ports import PORTS_HINT, taken_ports
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
 from provisioner.lab.opening import Lab
-from provisioner.plan import Change, Plan
 from provisioner.values.errors import InputError, PreflightError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, of_kind
+from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Instance, Status
 from provisioner.workflow import closing, unfinished
 from provisioner.workflow.effects import Effects, Outcome

@@ -20,7 +20,7 @@ from provisioner.labfile.spec import OLLAMA, Upstream, provider_of
 from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Setting
 from provisioner.measuring.llm_bench import Depth
-from provisioner.report.gateway import models_of
+from provisioner.page.clients import models_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService
 from provisioner.services.routed import CHAT

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from provisioner.plan import Change, differences
+from provisioner.values.plan import Change, differences
 from provisioner.values.state import Device, Instance, Status
 
 NO_LONGER_USED = "what its services used before goes"

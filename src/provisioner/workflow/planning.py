@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from provisioner.lab.opening import Lab
-from provisioner.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.values.events import Diagnostic
+from provisioner.values.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import check_seen, survey
 

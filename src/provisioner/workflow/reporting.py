@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
-from provisioner.plan import Change, ImpossiblePlanError
 from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError
 from provisioner.values.facts import Health, UnitState, by_address
+from provisioner.values.plan import Change, ImpossiblePlanError
 from provisioner.values.state import ContainerStatus
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import Survey, look_around

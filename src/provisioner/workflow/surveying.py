@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.lab.opening import Lab
 from provisioner.lab.rules import short_keys
-from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
+from provisioner.reconcile.plan import make_plan
 from provisioner.services import knowledge_of
 from provisioner.stamp import reasons_to_run
 from provisioner.values.address import Address
@@ -32,6 +32,7 @@ from provisioner.values.facts import (
     by_address,
     of_kind,
 )
+from provisioner.values.plan import AS_WRITTEN, Inside, Plan, Wishes, differences
 from provisioner.values.state import (
     ContainerStatus,
     Fleet,

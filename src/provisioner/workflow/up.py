@@ -7,8 +7,8 @@ from functools import partial
 
 from provisioner.journal import interrupted, recording
 from provisioner.lab.opening import Lab
-from provisioner.plan import AS_WRITTEN, Wishes
 from provisioner.values.events import Diagnostic
+from provisioner.values.plan import AS_WRITTEN, Wishes
 from provisioner.values.state import Fleet
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects, Outcome

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from provisioner.lab.opening import Lab
-from provisioner.plan import Change
 from provisioner.screens import gather
 from provisioner.unit_journals import explained
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError, VerificationError
 from provisioner.values.events import Check, Diagnostic
+from provisioner.values.plan import Change
 from provisioner.values.state import Finding, Fleet, Instance, Status
 from provisioner.verify import judge
 from provisioner.workflow import unfinished

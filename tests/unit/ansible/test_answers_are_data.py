@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from provisioner.configure import prove
+from provisioner.page.page import lab_page
 from provisioner.proofs import FILE, ended_proofs, proofs_in, remember
 from provisioner.providers.fake import FakeProvider
-from provisioner.report.lab_page import lab_page
 from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
 from provisioner.runner.events import LONGEST_SAID
 from provisioner.values import paths

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import Change
 from provisioner.providers.incus.capacity import capacity
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.capacity import Capacity, Disk, Pool
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 
 GIB = 2**30

@@ -16,9 +16,10 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import MIB
-from provisioner.report.elements import NO_TIME, Markup, moment, tag
-from provisioner.report.lab_page import Clients, LabContent, lab_page
-from provisioner.report.lab_page.warnings import all_warnings
+from provisioner.page.content import Clients, LabContent
+from provisioner.page.page import lab_page
+from provisioner.page.sections import all_warnings
+from provisioner.report.html import NO_TIME, Markup, moment, tag
 from provisioner.report.style import markup_text
 from provisioner.values.state import ContainerStatus, Secret
 from tests import lab_pages

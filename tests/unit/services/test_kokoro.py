@@ -13,8 +13,15 @@ from provisioner.lab.rules import card_problems
 from provisioner.lab.speech import speakers_for
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
-from provisioner.report.client import Gateway, Served, Speech, client_text
-from provisioner.report.gateway import SpeechEndpoint, entrance_of, speech_endpoint_of
+from provisioner.page.clients import (
+    Gateway,
+    Served,
+    Speech,
+    SpeechEndpoint,
+    client_text,
+    entrance_of,
+    speech_endpoint_of,
+)
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
 from tests.lab_files import spec_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.plan import Action, Change
+from provisioner.values.plan import Action, Change
 from provisioner.values.state import Device, Instance, Status
 from provisioner.workflow.mounting import NO_LONGER_USED, last_step, undone, with_former_mounts
 

@@ -168,8 +168,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 if TYPE_CHECKING:
     from provisioner.labfile.spec import Spec
-    from provisioner.plan import Change
     from provisioner.providers.base import Provider
+    from provisioner.values.plan import Change
     from provisioner.values.state import Device, Fleet, Instance
 
 
@@ -328,7 +328,8 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ...]:
     """The plan for this one container; other containers of the lab, orphans and leftovers too, are not looked at."""
-    from provisioner.plan import Change, make_destroy_plan, make_plan
+    from provisioner.reconcile.plan import make_destroy_plan, make_plan
+    from provisioner.values.plan import Change
     from provisioner.values.state import Fleet, Status
 
     there = actual.instance(wanted.name)

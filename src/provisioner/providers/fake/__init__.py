@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from provisioner.gpus.cards import Card
-from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.fake.locks import Locks
 from provisioner.providers.fake.programs import PROGRAMS
@@ -22,6 +21,7 @@ from provisioner.providers.fake.world import Container, Program, Volume, World, 
 from provisioner.values import limits
 from provisioner.values.capacity import Capacity, Disk
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.values.plan import Change
 from provisioner.values.state import Device, Execution, Fleet, HostState, Instance, Status
 
 __all__ = ["Container", "FakeProvider", "Volume"]

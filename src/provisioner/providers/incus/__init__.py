@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import failures, flags, projects, volumes
 from provisioner.providers.incus.inside import Inside
@@ -22,6 +21,7 @@ from provisioner.providers.incus.translate import (
 )
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
+from provisioner.values.plan import Change
 from provisioner.values.state import Device, Fleet, HostState, Instance, Snapshot
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from provisioner.plan import Change
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.translate import is_root
 from provisioner.providers.incus.wire import WireError
 from provisioner.values.capacity import UNKNOWN, Capacity, Disk, Pool
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from provisioner.gpus.cards import Card
-from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Looked
 from provisioner.providers.proxmox import adoption, change, failures, inside, making, ready, seen, stopping, templates
 from provisioner.providers.proxmox.guest import address_in
 from provisioner.providers.proxmox.host import worded
 from provisioner.providers.proxmox.keeping import ProxmoxKeeping
 from provisioner.values import limits
+from provisioner.values.plan import Change
 from provisioner.values.state import Execution, Fleet, Instance, Status
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import rights
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import Node, permitted, storages_of
@@ -14,6 +13,7 @@ from provisioner.providers.proxmox.review import place_of
 from provisioner.providers.proxmox.rights import Place
 from provisioner.providers.proxmox.translate import DEFAULT_DISK
 from provisioner.values.capacity import UNKNOWN, Capacity, Disk, Pool
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from provisioner.plan import Change, Thing
 from provisioner.providers.proxmox import rights, root_only
 from provisioner.providers.proxmox.rights import Place
+from provisioner.values.plan import Change, Thing
 from provisioner.values.state import Artifact, Instance
 
 _TO_BE_MADE = ("create", "replace")

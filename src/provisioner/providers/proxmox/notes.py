@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import demands, marks, root_only
 from provisioner.providers.proxmox.node import Node
 from provisioner.providers.proxmox.objections import Grounds, of_rights
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 
 

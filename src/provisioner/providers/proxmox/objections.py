@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import demands, failures, marks, moved, numbers, rights, root_only, tags
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import DISKS, Node
@@ -14,6 +13,7 @@ from provisioner.providers.proxmox.numbers import Disks
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.providers.proxmox.tags import Rules
+from provisioner.values.plan import Change
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Instance
 

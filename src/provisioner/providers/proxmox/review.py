@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import demands, moved, numbers, rights, tags, templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT
@@ -19,6 +18,7 @@ from provisioner.providers.proxmox.rights import NEW, Place, Right
 from provisioner.providers.proxmox.root_only import OLDEST
 from provisioner.providers.proxmox.tags import Rules
 from provisioner.values.errors import PreflightError
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 
 if TYPE_CHECKING:

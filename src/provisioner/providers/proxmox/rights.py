@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.plan import Change, needs_restart, setting_name
 from provisioner.providers.proxmox import root_only
 from provisioner.providers.proxmox.root_only import ROOT
+from provisioner.values.plan import Change, needs_restart, setting_name
 from provisioner.values.state import Artifact, Instance, Status
 
 if TYPE_CHECKING:  # what is needed is known without a connection

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import marks, rights
 from provisioner.providers.proxmox.rights import Right
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 from provisioner.lab.proxmox import settings_of
 from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
-from provisioner.plan import Action, Change
 from provisioner.providers.proxmox.access import Access
+from provisioner.values.plan import Action, Change
 from provisioner.values.state import Artifact, Device, Instance, Secret, Service, Status
 from tests.doubles.proxmox import Double
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.capacity import Capacity, Disk, Pool
 from provisioner.values.errors import PreflightError
+from provisioner.values.plan import Change
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import Storage
 from tests.unit.providers.proxmox.plans import GIB, creation, limited, there, update, wanted

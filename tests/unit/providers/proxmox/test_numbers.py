@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, root_only
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.review import review
 from provisioner.values.errors import PreflightError, ProviderError
+from provisioner.values.plan import Change
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import Storage
 from tests.unit.providers.proxmox import plans

@@ -14,13 +14,14 @@ from ansible.plugins.loader import connection_loader
 from provisioner.apply import apply_instances
 from provisioner.lab.proxmox import settings_of
 from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
-from provisioner.plan import Change, make_plan
 from provisioner.providers import provider_for
 from provisioner.providers.proxmox import ProxmoxProvider, locks, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
+from provisioner.reconcile.plan import make_plan
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
+from provisioner.values.plan import Change
 from provisioner.values.state import Fleet, Instance, Secret
 from tests.doubles.proxmox import Double
 from tests.unit.providers.proxmox.box import LAB, driver, guest, running, wanted

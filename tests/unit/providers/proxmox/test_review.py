@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.review import review
 from provisioner.report.messages import error_text
 from provisioner.values.errors import PreflightError
+from provisioner.values.plan import Change
 from provisioner.values.state import Execution, Secret
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import Storage

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, granting, rights
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.values.errors import ProvisionError
+from provisioner.values.plan import Change
 from provisioner.values.state import Secret
 from tests.case_files import read_cases
 from tests.doubles.proxmox import Double

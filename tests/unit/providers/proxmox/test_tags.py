@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, tags
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
@@ -17,6 +16,7 @@ from provisioner.providers.proxmox.review import review
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import TagRules
+from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.client import root

@@ -13,7 +13,7 @@ from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.models.header import Header
 from provisioner.models.tiny_bert import TINY_BERTS
-from provisioner.report.gateway import entrance_of
+from provisioner.page.clients import entrance_of
 from provisioner.services import Knowledge, knowledge_of
 from provisioner.services.llama_cpp.options import ENCODERS, LONGEST_TEXT
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK

@@ -13,8 +13,7 @@ from provisioner.lab.opening import Lab, open_lab
 from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.labfile.spec import Spec
 from provisioner.models.header import Header
-from provisioner.report.client import Served
-from provisioner.report.gateway import entrance_of
+from provisioner.page.clients import Served, entrance_of
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes

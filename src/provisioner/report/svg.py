@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from provisioner.report.graph.layout import shown
-from provisioner.report.graph.routes import Rectangle
 from provisioner.report.style import safe_line
 
+LETTER = 8.0
+"""The width of a letter at the most, in any font that a reader may have."""
+LONGEST = 34
+"""So many letters of a text are shown."""
 STYLE = """
 svg { font-family: ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .page { fill: #ffffff } .frame { fill: #f6f8fa; stroke: #d0d7de }
@@ -40,6 +46,40 @@ text { fill: #1f2328; font-size: 13px } .title { font-size: 20px; font-weight: 6
 """
 
 
+@dataclass(frozen=True)
+class Rectangle:
+    """A place on the page."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """Its right edge."""
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        """Its lower edge."""
+        return self.y + self.height
+
+
+def shown(text: str) -> str:
+    """``text`` on one line, what cannot be seen written out, shortened where it would make the drawing too wide."""
+    safe = safe_line(text)
+    if len(safe) <= LONGEST:
+        return safe
+    return safe[: LONGEST - 1] + "…"
+
+
+def text_width(text: str) -> float:
+    """How wide a text is at most, in any font that a reader may have."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return LETTER * (len(text) + wide)
+
+
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "") -> str:
     """Words at a place, shortened where they are long, the whole of them for who points at them."""
     classes = f' class="{kind}"' if kind else ""
@@ -59,3 +99,18 @@ def rectangle(place: Rectangle, kind: str, radius: int = 8) -> str:
         f'<rect class="{kind}" x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" '
         f'height="{place.height:.1f}" rx="{radius}"/>'
     )
+
+
+# Where numbers stand on the axis of a picture.
+
+
+TICKS = 6
+"""So many at the most stand on an axis."""
+
+
+def ticks(longest: float) -> Iterator[float]:
+    """Round numbers up to ``longest``, few enough to be read: 1, 2 or 5 times a power of ten apart."""
+    least = longest / (TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least)
+    yield from (number * step for number in range(math.floor(longest / step) + 1))

@@ -1,16 +1,16 @@
-"""Where everything of a drawing stands: columns from left to right by what asks whom, a band for each host."""
+"""The layout of a drawing: places of its boxes in columns and bands, the ways of its lines, and their strokes."""
 
 from __future__ import annotations
 
-import unicodedata
+import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 
-from provisioner.report.graph.topology import LAN, Box, Edge, Graph, Outside, Service
-from provisioner.report.style import safe_line
+from provisioner.page.topology import LAN, Box, Edge, Graph, Outside, Service
+from provisioner.report.svg import Rectangle, escaped, shown, text, text_width
 
 HEAD = 44
 """Height of a service's card without its aliases, of a model and of an upstream."""
@@ -26,10 +26,7 @@ WAY = 12
 SLACK = 10
 """So much may things of a band move down to meet their lines."""
 TOP = 72
-LETTER = 8.0
 SHORTEST = 150
-LONGEST = 34
-"""So many letters of a text are shown."""
 COLUMNS = {"lan": 0, "door": 1, "app": 2, "gateway": 3, "team": 4, "engine": 5, "upstream": 5, "model": 6}
 
 
@@ -63,20 +60,6 @@ class Arrangement:
     def columns(self) -> list[int]:
         """The columns that are used."""
         return sorted({item.column for item in self.items.values()})
-
-
-def shown(text: str) -> str:
-    """``text`` on one line, what cannot be seen written out, shortened where it would make the drawing too wide."""
-    safe = safe_line(text)
-    if len(safe) <= LONGEST:
-        return safe
-    return safe[: LONGEST - 1] + "…"
-
-
-def text_width(text: str) -> float:
-    """How wide a text is at most, in any font that a reader may have."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return LETTER * (len(text) + wide)
 
 
 def card_height(service: Service) -> float:
@@ -280,3 +263,232 @@ def _straighten_network(arrangement: Arrangement) -> None:
     if network is not None:
         ends = [port_y(arrangement, edge.target) for edge, chain in arrangement.chains if chain[0] == LAN]
         network.y = fmean(ends) - HEAD / 2
+
+
+# The ways of a drawing's lines: straight ones and right angles, each with a track of its own between two columns.
+
+
+TRACK = 12
+ARROW_ROOM = 44
+"""Between the last track and what a line points at: the arrow, and the number of a fallback."""
+MARGIN = 34
+LEFT = 40
+LARGEST_STEP = 10.0
+STRAIGHT = 0.5
+"""Ends whose heights differ by less are joined by a straight line."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Column:
+    """From where to where a column goes."""
+
+    left: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The place of each item by its id, and each line's points in the direction in which it points."""
+
+    places: Mapping[str, Rectangle]
+    lines: Sequence[tuple[Edge, Sequence[Point]]]
+
+
+@dataclass
+class _Piece:
+    """The part of a line behind the column ``gutter``; ``back``: both of its ends are in that column."""
+
+    gutter: int
+    begin: float
+    end: float
+    back: bool = False
+    track: int | None = None
+
+    @property
+    def turns(self) -> bool:
+        """Whether it is no straight line."""
+        return self.back or abs(self.begin - self.end) >= STRAIGHT
+
+
+def route(arrangement: Arrangement) -> Drawing:
+    """Give everything its place from left to right, as far apart as the lines between need it."""
+    heights = _heights(arrangement)
+    pieces = [_pieces(arrangement, number, heights[number]) for number in range(len(arrangement.chains))]
+    tracks = _tracks(itertools.chain.from_iterable(pieces))
+    columns = _columns(arrangement, tracks)
+    places = {item.id: _place(item, columns[item.column]) for item in arrangement.items.values()}
+    lines = []
+    for number, (edge, _) in enumerate(arrangement.chains):
+        lines.append((edge, _points(arrangement, number, pieces[number], columns)))
+    return Drawing(places, lines)
+
+
+def _column(arrangement: Arrangement, end: str) -> int:
+    return arrangement.items[arrangement.owner[end]].column
+
+
+def _heights(arrangement: Arrangement) -> list[tuple[float, float]]:
+    """Where each line leaves its source and meets its target; lines that meet at one side of a card stand apart."""
+    meetings: dict[tuple[str, str], list[tuple[float, int, int]]] = defaultdict(list)
+    heights: list[list[float]] = []
+    for number, (edge, _) in enumerate(arrangement.chains):
+        source, target = port_y(arrangement, edge.source, edge.alias), port_y(arrangement, edge.target)
+        heights.append([source, target])
+        leaves, meets = _sides(arrangement, edge)
+        if not edge.alias:
+            meetings[edge.source, leaves].append((target, number, 0))
+        meetings[edge.target, meets].append((source, number, 1))
+    for meeting in meetings.values():
+        step = min(LARGEST_STEP, (HEAD - 8) / max(1, len(meeting) - 1))
+        for place, (_, number, end) in enumerate(sorted(meeting)):
+            heights[number][end] += step * (place - (len(meeting) - 1) / 2)
+    return [(source, target) for source, target in heights]
+
+
+def _sides(arrangement: Arrangement, edge: Edge) -> tuple[str, str]:
+    """The side at which a line leaves its source, and that at which it meets its target."""
+    source, target = _column(arrangement, edge.source), _column(arrangement, edge.target)
+    if source < target:
+        return "right", "left"
+    if source > target:
+        return "left", "right"
+    return "right", "right"
+
+
+def _pieces(arrangement: Arrangement, number: int, heights: tuple[float, float]) -> list[_Piece]:
+    edge, ids = arrangement.chains[number]
+    items = [arrangement.items[item] for item in ids]
+    if items[0].column == items[-1].column:
+        return [_Piece(items[0].column, *heights, back=True)]
+    is_forward = arrangement.owner[edge.source] == ids[0]
+    begin, end = heights if is_forward else heights[::-1]
+    stops = [begin, *(item.y + WAY / 2 for item in items[1:-1]), end]
+    return [_Piece(item.column, *ends) for item, ends in zip(items, pairwise(stops), strict=False)]
+
+
+def _tracks(pieces: Iterable[_Piece]) -> dict[int, int]:
+    """How many lines turn between a column and the next; each gets its track, so that few of them cross."""
+    gutters: dict[int, list[_Piece]] = defaultdict(list)
+    for piece in pieces:
+        if piece.turns:
+            gutters[piece.gutter].append(piece)
+    for turning in gutters.values():
+        for track, piece in enumerate(sorted(turning, key=_rank)):
+            piece.track = track
+    return {gutter: len(turning) for gutter, turning in gutters.items()}
+
+
+def _rank(piece: _Piece) -> tuple[float, ...]:
+    if piece.back:
+        return (0, abs(piece.begin - piece.end))
+    if piece.end < piece.begin:
+        return (1, piece.begin, piece.end)
+    return (2, -piece.begin, -piece.end)
+
+
+def _columns(arrangement: Arrangement, tracks: Mapping[int, int]) -> dict[int, Column]:
+    columns, x = {}, float(LEFT)
+    for number in arrangement.columns:
+        width = max(item.width for item in arrangement.items.values() if item.column == number)
+        columns[number] = Column(x, x + width)
+        x += width + MARGIN + TRACK * tracks.get(number, 0) + ARROW_ROOM
+    return columns
+
+
+def _place(item: Item, column: Column) -> Rectangle:
+    return Rectangle(column.left, item.y, column.right - column.left, item.height)
+
+
+def _inset(item: Item) -> int:
+    """Cards stand inside of their containers."""
+    return PADDING if item.ports else 0
+
+
+def _points(
+    arrangement: Arrangement, number: int, pieces: Sequence[_Piece], columns: Mapping[int, Column]
+) -> list[Point]:
+    edge, ids = arrangement.chains[number]
+    first, last = arrangement.items[ids[0]], arrangement.items[ids[-1]]
+    points = [(columns[first.column].right - _inset(first), pieces[0].begin)]
+    for piece, target in zip(pieces, ids[1:], strict=True):
+        if piece.track is not None:
+            x = columns[piece.gutter].right + MARGIN + TRACK * piece.track
+            points += [(x, piece.begin), (x, piece.end)]
+        if target.startswith("way:"):
+            column = columns[arrangement.items[target].column]
+            points += [(column.left, piece.end), (column.right, piece.end)]
+    end = columns[last.column]
+    end_x = end.right - _inset(last) if pieces[-1].back else end.left + _inset(last)
+    points.append((end_x, pieces[-1].end))
+    is_reversed = not pieces[0].back and arrangement.owner[edge.source] != ids[0]
+    return points[::-1] if is_reversed else points
+
+
+# The lines of a picture: paths with round corners, arrow heads, the numbers of fallbacks.
+
+
+CORNER = 7
+ARROW = 8
+NUMBER_AT = 19
+NUMBER_STEP = 17
+
+
+def strokes(drawing: Drawing, colours: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """All lines; the numbers of those that meet side by side stand in two columns, not one on the other."""
+    met: dict[str, list[float]] = defaultdict(list)
+    for edge, points in drawing.lines:
+        met[edge.target].append(points[-1][1])
+    for edge, points in drawing.lines:
+        odd = sorted(met[edge.target]).index(points[-1][1]) % 2
+        yield _line(edge, points, colours.get((edge.source, edge.alias), "plain"), NUMBER_AT + odd * NUMBER_STEP)
+
+
+def _line(edge: Edge, points: Sequence[Point], colour: str, number_at: int) -> str:
+    (before, _), (x, y) = points[-2:]
+    way = 1 if x > before else -1
+    end = (x - way * ARROW, y)
+    kind = "line fallback" if edge.line == "fallback" else "line"
+    parts = [
+        f"<title>{escaped(_line_words(edge))}</title>",
+        f'<path class="{kind}" d="{_path([*points[:-1], end])}"/>',
+        f'<path class="head" d="M{x:.1f} {y:.1f} l{-way * ARROW} -4.5 v9 z"/>',
+    ]
+    if edge.line == "fallback":
+        parts += [
+            f'<circle class="rank" cx="{x - way * number_at:.1f}" cy="{y:.1f}" r="7.5"/>',
+            text(x - way * number_at, y + 4, str(edge.rank), "small", "middle"),
+        ]
+    return f'<g class="{colour}">{"".join(parts)}</g>'
+
+
+def _line_words(edge: Edge) -> str:
+    source = f"{edge.source} {edge.alias}".strip()
+    return f"{source} → {edge.target.partition(':')[2] or edge.target} ({_WORDS[edge.line]})"
+
+
+_WORDS = {
+    "first": "first choice",
+    "fallback": "when those before it fail",
+    "serves": "serves",
+    "uses": "uses",
+    "exposed": "open to the network",
+}
+
+
+def _path(points: Sequence[Point]) -> str:
+    """A line through the points, its right angles rounded."""
+    parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        near, far = _towards(corner, before), _towards(corner, after)
+        parts.append(f"L{near[0]:.1f} {near[1]:.1f} Q{corner[0]:.1f} {corner[1]:.1f} {far[0]:.1f} {far[1]:.1f}")
+    return " ".join([*parts, f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"])
+
+
+def _towards(corner: Point, other: Point) -> Point:
+    """A little way from the corner towards the other point, at most half of it."""
+    dx, dy = other[0] - corner[0], other[1] - corner[1]
+    length = abs(dx) + abs(dy)
+    share = min(CORNER, length / 2) / length if length else 0
+    return corner[0] + dx * share, corner[1] + dy * share

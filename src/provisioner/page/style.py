@@ -7,8 +7,8 @@ import hashlib
 import re
 
 from provisioner.report.engine_bench_picture import MORE as BENCH
-from provisioner.report.graph.elements import STYLE as PICTURES
 from provisioner.report.probe_picture import MORE as PROBE
+from provisioner.report.svg import STYLE as PICTURES
 
 DARK = "@media (prefers-color-scheme: dark)"
 ON_SCREEN = "@media screen and (prefers-color-scheme: dark)"

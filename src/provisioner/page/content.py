@@ -9,9 +9,9 @@ from provisioner.loads.budgets import Budget
 from provisioner.loads.measured import Measured
 from provisioner.measuring.history import Result
 from provisioner.measuring.results import Kept
+from provisioner.page.clients import Gateway
+from provisioner.page.topology import Graph
 from provisioner.proofs import Proved
-from provisioner.report.client import Gateway
-from provisioner.report.graph import Graph
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import ContainerStatus, Run
