@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from benchmarks.labs import BenchLab
 from benchmarks.measuring import BIN, Cost, cost
-from provisioner.inventory import render_inventory
 from provisioner.module_server.handing import SWITCH
 from provisioner.providers.incus.flags import flags_here
-from provisioner.runner import ansible_environment
+from provisioner.reconcile.inventory import render_inventory
+from provisioner.reconcile.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.state import HostState, Instance, secrets_of
 

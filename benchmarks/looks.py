@@ -15,10 +15,10 @@ from time import monotonic
 
 from benchmarks.labs import Labs
 from benchmarks.measuring import Row, say
-from provisioner.probe import COMMAND, agent_text
 from provisioner.providers.base import LOOKS, Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider, looking
+from provisioner.reconcile.gather import COMMAND, agent_text
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost, real_host
 from tests.lab.incus import LAB

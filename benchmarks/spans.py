@@ -19,14 +19,14 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # as the command i
 
 PARTS = {
     "read the file": ("provisioner.cli.session", "Session.open_lab"),
-    "take the lock": ("provisioner.lock", "take"),
-    "observe the host": ("provisioner.workflow.surveying", "observe"),
+    "take the lock": ("provisioner.reconcile.lock", "take"),
+    "observe the host": ("provisioner.reconcile.observe", "observe"),
     "work out what is wanted": ("provisioner.lab.opening", "Lab.fleet"),
-    "look into the containers": ("provisioner.workflow.surveying", "probe"),
-    "give the lock back": ("provisioner.lock.lease", "Lease.release"),
+    "look into the containers": ("provisioner.reconcile.observe", "probe"),
+    "give the lock back": ("provisioner.reconcile.lock", "Lease.release"),
 }
 WHOLE = "everything, imports left out"
-ALSO_USED = ("provisioner.workflow.up", "provisioner.cli.life", "provisioner.providers.incus", "jinja2")
+ALSO_USED = ("provisioner.reconcile.up", "provisioner.cli.life", "provisioner.providers.incus", "jinja2")
 
 taken: dict[str, float] = {}
 

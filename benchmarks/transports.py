@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import BIN, Row, Way, cost, cost_row, in_turns, ratio_row
 from benchmarks.peers import MissingPeerError, community_general, mitogen
-from provisioner.inventory import CONTAINER_PYTHON
-from provisioner.runner import ansible_environment
+from provisioner.reconcile.inventory import CONTAINER_PYTHON
+from provisioner.reconcile.runner import ansible_environment
 
 FOLDER = "/root/benchmark"
 OURS, COMMUNITY, MITOGEN = "ours", "community.general.incus", "mitogen_incus"

@@ -18,7 +18,7 @@ from provisioner.measuring.trials import Tried
 from provisioner.page.clients import Gateway, Served, Speech
 from provisioner.page.content import Asked, Clients, LabContent, Pending
 from provisioner.page.topology import Box, Edge, Graph, Host, Outside, Service
-from provisioner.proofs import Proved
+from provisioner.reconcile.prove import Proved
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ProofStep

@@ -26,19 +26,18 @@ from provisioner.models.gguf import read_head, read_header
 from provisioner.models.header import GgufError
 from provisioner.models.hub import Hub, HubError, find_file
 from provisioner.models.hub.folder import find_folder
-from provisioner.probe import probe
 from provisioner.providers.base import Looked
 from provisioner.providers.fake import FakeProvider
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.login import Login
+from provisioner.reconcile.gather import probe, reasons_to_run
+from provisioner.reconcile.judge import judge
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.reading import read_node
-from provisioner.stamp import reasons_to_run
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status
-from provisioner.verify import judge
 from tests.corosync_captures import KINDS, NODES, look_answer
 from tests.folder_files import folder_files, sibling_of
 from tests.fuzz.harness import Target

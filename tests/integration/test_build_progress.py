@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.artifacts import ensure_artifacts
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
-from provisioner.runner import run_playbook
+from provisioner.reconcile.artifacts import ensure_artifacts
+from provisioner.reconcile.runner import run_playbook
 from provisioner.values import paths
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact

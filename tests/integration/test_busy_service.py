@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from provisioner.probe import probe
 from provisioner.providers.incus import IncusProvider
-from provisioner.stamp import reasons_to_run
+from provisioner.reconcile.gather import probe, reasons_to_run
+from provisioner.reconcile.judge import judge
 from provisioner.values.facts import BUSY, ContainerFact, Health, of_kind
 from provisioner.values.state import Fleet, Instance, Service, Status
-from provisioner.verify import judge
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus]

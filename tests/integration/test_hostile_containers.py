@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner import probe
 from provisioner.providers.incus import IncusProvider, files
 from provisioner.providers.proxmox import ProxmoxProvider, inside
+from provisioner.reconcile import gather
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
 from provisioner.values.facts import DamagedArtifacts, Leftovers, NoAgent, Silent, of_kind
@@ -45,10 +45,10 @@ def hostile(provider: IncusProvider) -> Iterator[dict[str, Instance]]:
 def test_what_hangs_or_never_ends_is_named_and_keeps_no_other_from_answering(
     provider: IncusProvider, hostile: dict[str, Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "TIMEOUT_S", 4.0)
+    monkeypatch.setattr(gather, "TIMEOUT_S", 4.0)
     monkeypatch.setattr(limits, "KILL_S", 3.0)
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
-    facts = probe.probe(list(hostile.values()), {"box": provider})
+    facts = gather.probe(list(hostile.values()), {"box": provider})
     assert time.monotonic() - began < 30
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 256 * MIB
     said = {str(silent.address): str(silent.error) for silent in of_kind(facts, Silent)}
@@ -125,10 +125,10 @@ def test_a_node_s_containers_are_told_apart_just_so(
     behind_a_node: tuple[ProxmoxProvider, dict[str, Instance]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, made = behind_a_node
-    monkeypatch.setattr(probe, "TIMEOUT_S", 30.0)
+    monkeypatch.setattr(gather, "TIMEOUT_S", 30.0)
     monkeypatch.setattr(inside, "KILL_TIMEOUT_S", 5.0)
     began = time.monotonic()
-    facts = probe.probe(list(made.values()), {"box": node})
+    facts = gather.probe(list(made.values()), {"box": node})
     assert time.monotonic() - began < 120
     said = {str(silent.address): str(silent.error) for silent in of_kind(facts, Silent)}
     assert said.keys() == {made["hang"].name, made["flood"].name}, said

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from provisioner.lock import held
 from provisioner.providers.incus import IncusProvider
+from provisioner.reconcile.lock import held
 from provisioner.values.errors import LockedError, PreflightError
 from tests.processes import killed_at_end
 
@@ -35,7 +35,7 @@ ELSEWHERE = {
 CONTENDER = """
 import sys
 from provisioner.values.errors import LockedError
-from provisioner.lock import held
+from provisioner.reconcile.lock import held
 from provisioner.providers import provider_for
 
 host = provider_for("box", "incus")

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.artifacts import ensure_artifacts
-from provisioner.inventory import render_builders
 from provisioner.lab.artifacts import given_path, stored
 from provisioner.lab.opening.folder_files import folder_file
 from provisioner.labfile.spec import Model
 from provisioner.providers.incus import IncusProvider
-from provisioner.runner import run_playbook
+from provisioner.reconcile.artifacts import ensure_artifacts
+from provisioner.reconcile.inventory import render_builders
+from provisioner.reconcile.runner import run_playbook
 from provisioner.values.errors import PlaybookError
 from provisioner.values.events import ApplyProgress, Event
 from provisioner.values.paths import inventory_templates

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.runner import run_playbook
+from provisioner.reconcile.runner import run_playbook
 from provisioner.values.state import Secret
 from tests.unit.cli.conftest import World, lab, world
 from tests.unit.cli.test_no_room import CALLS, CODES
@@ -89,8 +89,8 @@ def _require_words(call: tuple[str, ...], code: int, said: str, folder: Path) ->
 def test_a_run_of_ansible_says_where_there_was_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, fault: str
 ) -> None:
-    from provisioner import runner
     from provisioner.cli.faults import fault_of
+    from provisioner.reconcile import runner
 
     playbook = tmp_path / "play.yml"
     playbook.write_text(

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.probe import probe, write_stamps
 from provisioner.providers.fake import Container, FakeProvider
+from provisioner.reconcile.gather import probe, reasons_to_run, write_stamps
+from provisioner.reconcile.judge import judge, processor
+from provisioner.reconcile.observe import asleep_words
 from provisioner.services.base import Processor
-from provisioner.stamp import reasons_to_run
 from provisioner.values.address import Address
 from provisioner.values.facts import (
     ContainerFact,
@@ -29,8 +30,6 @@ from provisioner.values.facts import (
 )
 from provisioner.values.plain_data import answer_value
 from provisioner.values.state import Execution, Fleet, Instance, Service, Status
-from provisioner.verify import judge, processor
-from provisioner.workflow.resting import asleep_words
 
 SEED = 19
 MUTATIONS = 1500

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.apply import apply_instances
 from provisioner.providers.fake import FakeProvider
+from provisioner.reconcile.apply import apply_instances
 from provisioner.reconcile.plan import make_destroy_plan, make_plan, make_stop_plan
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.configure import Configured, configure
 from provisioner.module_server.handing import Served, stop_command
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.runner import HIDDEN, PlaybookResult, TaskEvent, run_playbook
-from provisioner.runner.plays import GO_ON
+from provisioner.reconcile.configure import Configured, configure
+from provisioner.reconcile.runner import GO_ON, HIDDEN, PlaybookResult, TaskEvent, run_playbook
 from provisioner.values.errors import PlaybookError, ProviderError, VerificationError
 from provisioner.values.events import ApplyComplete, ApplyErrored, Diagnostic, Event
 from provisioner.values.state import Execution, Instance, Service, Status

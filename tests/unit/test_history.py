@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.history import bound_together, is_ours, latest, next_name, surplus
+from provisioner.reconcile.snapshots import bound_together, is_ours, latest, next_name, surplus
 from provisioner.values.state import Instance, Snapshot
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provisioner.inventory import render_builders, render_inventory
-from provisioner.stamp import inputs_of
+from provisioner.reconcile.gather import inputs_of
+from provisioner.reconcile.inventory import render_builders, render_inventory
 from provisioner.values import paths
 from provisioner.values.state import Artifact, Instance, Secret, Service, secrets_of
 

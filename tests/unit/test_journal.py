@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.journal import KEPT, interrupted, recording, runs_in
+from provisioner.reconcile.journal import KEPT, interrupted, recording, runs_in
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.artifacts.cache import cached_file, is_intact
 from provisioner.lab.opening import open_lab
 from provisioner.providers.incus.flags import flags_here
+from provisioner.reconcile.artifacts import cached_file, is_intact
 from provisioner.values import paths
 from provisioner.values.state import HostState
 from tests.case_files import read_cases

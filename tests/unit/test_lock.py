@@ -16,13 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lock import Holder, Lease, held, this_process
-from provisioner.lock.lease import Terms, uptime
-from provisioner.lock.taking import take
 from provisioner.providers.base import Provider
 from provisioner.providers.fake import FakeProvider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.reconcile.lock import Holder, Lease, Terms, held, take, this_process, uptime
 from provisioner.values.errors import ExitCode, LockedError, PreflightError, ProviderError
 from tests.processes import awaited_at_end
 from tests.waiting import wait_until
@@ -524,7 +522,7 @@ def test_the_time_for_which_this_machine_slept_proves_nothing(
         asleep[0] += 3600
         sleep(seconds)
 
-    monkeypatch.setattr("provisioner.lock.taking.time.sleep", nap)
+    monkeypatch.setattr("provisioner.reconcile.lock.time.sleep", nap)
     box.create_lock(FIRST, left_by(ELSEWHERE))
     terms = Terms(LAB, "up", this_process("up"), print, HEARTBEAT_S, PATIENCE_S, lambda: uptime() + asleep[0])
     lease = Lease(terms)
@@ -555,7 +553,7 @@ class Time:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.every: list[tuple[float, Callable[[int], None]]] = []
-        monkeypatch.setattr("provisioner.lock.taking.time.sleep", self.sleep)
+        monkeypatch.setattr("provisioner.reconcile.lock.time.sleep", self.sleep)
 
     def sleep(self, seconds: float) -> None:
         """Go on, and let happen what happens meanwhile."""
@@ -623,7 +621,7 @@ def test_a_lock_that_was_written_by_the_version_before_is_judged_by_the_longer_p
 
 
 def test_a_holder_writes_once_per_interval_and_sees_soon_that_its_lock_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.lock.lease.LOOK_S", 0.02)
+    monkeypatch.setattr("provisioner.reconcile.lock.LOOK_S", 0.02)
     box = Seldom()
     with held({"box": box}, LAB, "up", say=print, heartbeat_s=0.4) as lease:
         began = time.monotonic()
@@ -638,7 +636,7 @@ def test_a_holder_writes_once_per_interval_and_sees_soon_that_its_lock_is_gone(m
 
 
 def test_a_failed_renewal_is_asked_for_again_before_the_next_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.lock.lease.LOOK_S", 0.02)
+    monkeypatch.setattr("provisioner.reconcile.lock.LOOK_S", 0.02)
     box = Broken("box")
     with held({"box": box}, LAB, "up", say=print, heartbeat_s=0.3, patience_s=60.0):
         box.away = True

@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.cli import faults
 from provisioner.cli.faults import WAYS_OUT, fault_of
-from provisioner.journal import interrupted, recording
+from provisioner.reconcile.journal import interrupted, recording
 from provisioner.values.errors import ExitCode
 from provisioner.values.events import ApplyStart, Diagnostic, Event
 

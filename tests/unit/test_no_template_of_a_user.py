@@ -18,13 +18,13 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.ejected import Box, Source, ejected_texts
 from provisioner.gpus.cards import Card
-from provisioner.inventory import render_builders, render_inventory, render_nodes, render_this_machine
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.spec import Spec
-from provisioner.runner import ansible_environment
+from provisioner.reconcile.inventory import render_builders, render_inventory, render_nodes, render_this_machine
+from provisioner.reconcile.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Fleet, Instance, Secret, Service

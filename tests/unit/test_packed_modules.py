@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provisioner.module_server.packed_modules import FOLDERS_KEPT, bring, folder_of, keep
-from provisioner.runner import ansible_environment
+from provisioner.reconcile.runner import ansible_environment
 
 PACKING = "ANSIBALLZ: Creating module"
 USING = "ANSIBALLZ: using cached module"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.proofs import FILE, MOST_CHARACTERS, MOST_STEPS, Proved, ended_proofs, proofs_in, remember
+from provisioner.reconcile.prove import FILE, MOST_CHARACTERS, MOST_STEPS, Proved, ended_proofs, proofs_in, remember
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof, ProofStep

@@ -10,10 +10,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.page.clients import CLIENTS, Gateway, Served, client_text
+from provisioner.reconcile.text import plan_text, status_text
 from provisioner.report.lines import event_line, json_line, plain_value, version_line
 from provisioner.report.messages import check_text, error_text, findings_text, summary_text
-from provisioner.report.plan import plan_text
-from provisioner.report.status import status_text
 from provisioner.report.style import Style, duration_text, limit_text, safe_text, table
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError

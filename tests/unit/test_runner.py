@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.runner import PlaybookResult, TaskEvent, ansible_environment, run_playbook, task_event
+from provisioner.reconcile.runner import PlaybookResult, TaskEvent, ansible_environment, run_playbook, task_event
 from provisioner.values import paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.state import Secret
@@ -208,7 +208,7 @@ def test_ansible_ends_with_a_run_that_is_killed_or_interrupted(tmp_path: Path, n
       ansible.builtin.command: sh -c "touch {begun}; sleep 61"
 """
     run = f"run_playbook({_playbook(tmp_path, tasks)!r}, {INVENTORY!r}, folder=Path({str(lab)!r}))"
-    program = f"from pathlib import Path\nfrom provisioner.runner import run_playbook\n{run}"
+    program = f"from pathlib import Path\nfrom provisioner.reconcile.runner import run_playbook\n{run}"
     with killed_at_end(subprocess.Popen([sys.executable, "-c", program], start_new_session=True)) as process:
         wait_until(begun.exists)
         assert left_in(lab)

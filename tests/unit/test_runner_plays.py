@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.inventory import NEW
-from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
-from provisioner.runner.plays import BEFORE_ENGINES, GO_ON, PLAY_FOR_EACH_SERVICE, PROVES_LATER, with_hosts
+from provisioner.reconcile.inventory import NEW
+from provisioner.reconcile.runner import (
+    BEFORE_ENGINES,
+    GO_ON,
+    PLAY_FOR_EACH_SERVICE,
+    PROVES_LATER,
+    PlaybookResult,
+    TaskEvent,
+    run_playbook,
+    with_hosts,
+)
 from provisioner.values import paths
 
 PLAYS = [{"hosts": name, "roles": [name]} for name in ("containers", "service_one", "service_two")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.stamp import MOST_NAMED, has_same_wishes, reasons_to_run, stamp_for
+from provisioner.reconcile.gather import MOST_NAMED, has_same_wishes, reasons_to_run, stamp_for
 from provisioner.values.address import Address
 from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, UnitState
 from provisioner.values.state import Instance, Managed, Secret, Service

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.proofs import MOST_CHARACTERS
-from provisioner.runner.events import LONGEST_SAID, MOST_SAID, TaskEvent, short_words, task_event
+from provisioner.reconcile.prove import MOST_CHARACTERS
+from provisioner.reconcile.runner import LONGEST_SAID, MOST_SAID, TaskEvent, short_words, task_event
 from tests.case_files import read_cases
 
 CASES = read_cases("task_results")

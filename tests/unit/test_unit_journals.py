@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.unit_journals import MOST_CHARACTERS, explained, last_words
+from provisioner.reconcile.evidence import MOST_CHARACTERS, explained, last_words
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError
 from provisioner.values.facts import UnitState

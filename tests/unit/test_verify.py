@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.configure import prove
 from provisioner.providers.fake import FakeProvider
-from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.reconcile.configure import prove
+from provisioner.reconcile.judge import judge, processor
+from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.services.base import Processor
 from provisioner.values.address import Address
 from provisioner.values.facts import BUSY, DeviceMemory, Health, Proof, ProofStep, UnitState, Verdict, of_kind
 from provisioner.values.state import Fleet, Instance, Secret, Service, Status
-from provisioner.verify import judge, processor
 
 ENGINE = Service("llama_cpp", "a", "engine", {}, port=8080, unit="llama-server.service", health="/health")
 GATEWAY = Service("litellm", "a", "gateway", {}, port=4000, unit="litellm.service", health="/ready")

@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from provisioner.artifacts import ensure_artifacts, watching
-from provisioner.artifacts.watching import END_BYTES, LONGEST_PAUSE_S, Count, Watching, last_count, pause_after
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.reconcile import artifacts
+from provisioner.reconcile.artifacts import (
+    END_BYTES,
+    LONGEST_PAUSE_S,
+    Count,
+    Watching,
+    ensure_artifacts,
+    last_count,
+    pause_after,
+)
+from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.events import ApplyComplete, ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact, Execution, Instance
@@ -62,7 +70,7 @@ def test_a_line_whose_beginning_was_cut_off_is_none() -> None:
 
 
 def test_a_host_on_which_a_look_takes_long_is_asked_less_often() -> None:
-    assert pause_after(0.0001) == watching.PERIOD_S
+    assert pause_after(0.0001) == artifacts.PERIOD_S
     assert pause_after(1.0) == 10.0
     assert pause_after(60.0) == LONGEST_PAUSE_S
 
@@ -108,7 +116,7 @@ class Box(FakeProvider):
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PERIOD_S", 0.01)
+    monkeypatch.setattr(artifacts, "PERIOD_S", 0.01)
 
 
 @pytest.fixture
@@ -320,7 +328,7 @@ def test_a_log_that_cannot_be_read_is_told(box: Box, tmp_path: Path, answer: Exe
 def test_a_log_that_is_not_there_is_no_error(box: Box, tmp_path: Path) -> None:
     def script(build: Build) -> None:
         build.task(COMPILE)
-        box.looked(2 * watching.PATIENCE)
+        box.looked(2 * artifacts.PATIENCE)
 
     events = Build(script).run(box, tmp_path)
     assert (counts(events), warnings(events)) == ([], [])
@@ -360,7 +368,7 @@ def test_it_is_waited_for_and_says_nothing_after_the_end(box: Box) -> None:
 
 
 def test_a_container_that_goes_away_with_the_end_is_no_warning(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PATIENCE", 1)
+    monkeypatch.setattr(artifacts, "PATIENCE", 1)
     events: list[Event] = []
     box.hold()
     with Watching([BUILT], {"box": box}, events.append) as looking:

@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.labfile.loader import load, problem_line
-from provisioner.report.plan import plan_text
+from provisioner.reconcile.text import plan_text
 from provisioner.values.errors import InputError, with_hint
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Instance

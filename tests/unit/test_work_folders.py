@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import runner
 from provisioner.providers.proxmox import ssh_socket
+from provisioner.reconcile import runner
 from provisioner.values.state import Secret
 from provisioner.values.work_folders import by_age, own_folder, prune, sweep
 from tests.unit.test_runner import INVENTORY

@@ -20,9 +20,9 @@ from provisioner.values.events import Event
 
 def main(arguments: list[str]) -> int:
     """Make what is missing; the exit code is that of the error, if any."""
-    from provisioner.artifacts import ensure_artifacts
-    from provisioner.runner import run_playbook
-    from provisioner.workflow.selecting import cards_of
+    from provisioner.reconcile.artifacts import ensure_artifacts
+    from provisioner.reconcile.observe import cards_of
+    from provisioner.reconcile.runner import run_playbook
 
     try:
         lab = open_lab(Path(arguments[0]))

@@ -20,10 +20,10 @@ from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Setting, accepted_file_of, file_of, keep
 from provisioner.providers.base import Provider
+from provisioner.reconcile.effects import Effects
 from provisioner.report.bench import bench_content, bench_text
 from provisioner.values.errors import InputError
 from provisioner.workflow.benching import KIND, Speaker, computes_on_card, measure, result_of, setting_of, speakers_of
-from provisioner.workflow.effects import Effects
 from provisioner.workflow.llm_endpoints import host_load
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 
 from provisioner.cli.console import Console
-from provisioner.report.plan import NO_CHANGES, plan_text
+from provisioner.reconcile.text import NO_CHANGES, plan_text
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Plan
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
+from provisioner.reconcile.observe import observe
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.state import Instance, InstanceKind, Status
-from provisioner.workflow.surveying import observe
 
 
 class Containers:

@@ -22,11 +22,11 @@ NOTHING_RUNS = "Nothing to stop: no container of the file runs."
 @option("-y", "--yes", is_flag=True, help="Stop without asking.")
 def down(session: Session, words: Words, *, yes: bool) -> int:
     """Stop the containers; their data is kept, and up starts them again."""
-    from provisioner.workflow import ending
+    from provisioner.reconcile import stop
 
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     confirm = _only_known(lab, words.names, confirm_plan(session.console, yes=yes, nothing=NOTHING_RUNS))
-    outcome = ending.down(lab, session.effects(lab, confirm), words.names)
+    outcome = stop.down(lab, session.effects(lab, confirm), words.names)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
@@ -41,18 +41,18 @@ def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None, 
 
     Asks for the lab's name. Without a terminal: --yes --lab NAME.
     """
-    from provisioner.workflow import ending
+    from provisioner.reconcile import stop
 
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     confirm = confirm_destruction(session.console, lab.name, yes=yes, typed=lab_name)
     effects = session.effects(lab, _only_known(lab, words.names, confirm))
-    outcome = ending.destroy(lab, effects, words.names, prune=prune)
+    outcome = stop.destroy(lab, effects, words.names, prune=prune)
     if not outcome.applied:
         return session.console.fail(DECLINED)
     if any(container.copy_of for container in lab.spec.containers.values()):
-        from provisioner.workflow import copying  # nothing that a lab without copies needs
+        from provisioner.reconcile import clone  # nothing that a lab without copies needs
 
-        for name in copying.take_out(lab, words.names, effects):
+        for name in clone.take_out(lab, words.names, effects):
             session.console.say(f"{name} was taken out of {lab.loaded.path}: it was a copy.")
     return ExitCode.DONE
 

@@ -62,8 +62,8 @@ def _cards(session: Session, lab: Lab) -> dict[str, Card]:
     """The cards of the containers that want one; a host that tells none is warned of, for the sums need none."""
     if all(container.gpu is None for container in lab.spec.containers.values()):
         return {}
+    from provisioner.reconcile.observe import cards_of
     from provisioner.values.events import Diagnostic
-    from provisioner.workflow.selecting import cards_of
 
     try:
         return cards_of(lab, session.effects(lab).providers)

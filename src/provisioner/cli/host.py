@@ -87,7 +87,7 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
     from functools import partial
     from time import monotonic
 
-    from provisioner.runner import TaskEvent
+    from provisioner.reconcile.runner import TaskEvent
     from provisioner.values import paths
     from provisioner.workflow import preparing
 

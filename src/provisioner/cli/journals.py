@@ -16,8 +16,8 @@ from provisioner.cli.console import Console
 from provisioner.cli.containers import Containers
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
+from provisioner.reconcile.evidence import plain_line
 from provisioner.report.style import safe_text
-from provisioner.unit_journals import plain_line
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError, ProviderError
 from provisioner.values.events import Diagnostic

@@ -16,7 +16,7 @@ from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:  # the lab is read when a verb works with it
     from provisioner.lab.opening import Lab
-    from provisioner.workflow.copying import Wanted
+    from provisioner.reconcile.clone import Wanted
 
 
 @click.command()
@@ -26,17 +26,17 @@ if TYPE_CHECKING:  # the lab is read when a verb works with it
 @option("--list", "listed", is_flag=True, help="Only list what is kept.")
 def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) -> int:
     """Keep the state of the containers as it is now."""
-    from provisioner.report.snapshots import snapshots_text
-    from provisioner.workflow import keeping, surveying
+    from provisioner.reconcile import observe, snapshots
+    from provisioner.reconcile.snapshots import snapshots_text
 
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     effects = session.effects(lab)
     if not listed:
-        keeping.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
+        snapshots.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
         return ExitCode.DONE
     found = [
         one
-        for one in surveying.observe(lab.name, effects.providers).instances
+        for one in observe.observe(lab.name, effects.providers).instances
         if one.name in words.names or not words.names
     ]
     session.console.say(snapshots_text(found, session.console.style))
@@ -52,10 +52,10 @@ def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) 
 @option("-y", "--yes", is_flag=True, help="Roll back without asking.")
 def rollback(session: Session, words: Words, *, to: str | None, yes: bool) -> int:
     """Bring containers back to a state that was kept; what they are now is kept as a snapshot."""
-    from provisioner.workflow import keeping
+    from provisioner.reconcile import snapshots
 
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
-    outcome = keeping.rollback(lab, session.effects(lab, confirm_plan(session.console, yes=yes)), words.names, to)
+    outcome = snapshots.rollback(lab, session.effects(lab, confirm_plan(session.console, yes=yes)), words.names, to)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
@@ -77,7 +77,7 @@ def clone(session: Session, words: Words, *, settings: tuple[str, ...], yes: boo
     The copy is stopped, and an orphan until the file names it. With --set it is written into the file as a copy, gets
     other values of options, is started and proves itself; the original runs on and is left alone.
     """
-    from provisioner.workflow import keeping
+    from provisioner.reconcile import snapshots
 
     if len(words.names) != 2:  # noqa: PLR2004  # from and to
         raise click.UsageError("Name the container to copy and the copy: provision clone CONTAINER NEW_NAME.")
@@ -86,7 +86,7 @@ def clone(session: Session, words: Words, *, settings: tuple[str, ...], yes: boo
     if dry_run:
         raise click.UsageError("--dry-run goes with --set.")
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
-    made = keeping.clone(lab, session.effects(lab), *words.names)
+    made = snapshots.clone(lab, session.effects(lab), *words.names)
     session.console.result(
         f"{made.name} is a stopped copy of {words.names[0]}, and an orphan until the file names it.",
         container=made.name,
@@ -98,18 +98,18 @@ def clone(session: Session, words: Words, *, settings: tuple[str, ...], yes: boo
 def _clone_to_try(session: Session, words: Words, settings: tuple[str, ...], *, yes: bool, dry_run: bool) -> int:
     """Copy a running container with other values, and say how to compare and how to take it away."""
     from provisioner.lab.opening import open_lab
-    from provisioner.workflow import copying
+    from provisioner.reconcile import clone
 
     console, file = session.console, words.existing()
     source, name = words.names
-    wanted = copying.Wanted(source, name, copying.settings_of(settings))
+    wanted = clone.Wanted(source, name, clone.settings_of(settings))
     lab = open_lab(file, run_secret_command=True)  # its warnings are said with those of the copy
-    before = copying.read_text(file)
-    after = copying.text_with_copy(lab, before, wanted)
+    before = clone.read_text(file)
+    after = clone.text_with_copy(lab, before, wanted)
     with_copy = _opened_with_copy(session, file, after, wanted)
     confirm = show_only(console) if dry_run else confirm_plan(console, yes=yes)
     effects = session.effects(with_copy, confirm)
-    outcome = copying.make_copy(lab, with_copy, wanted, effects, copying.NewText(file, before, after))
+    outcome = clone.make_copy(lab, with_copy, wanted, effects, clone.NewText(file, before, after))
     if dry_run:
         console.count_planned(change.action for change in outcome.plan.changes)
         return ExitCode.DONE

@@ -46,14 +46,14 @@ def wishes(function: Function) -> Function:
 @option("--markdown", is_flag=True, help="Say it in Markdown, for a comment on a merge request.")
 def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed_exitcode: bool, markdown: bool) -> int:
     """Say what up would do; change nothing."""
-    from provisioner.workflow import planning
+    from provisioner.reconcile import up
 
     if markdown and session.console.json:
         raise click.UsageError("Choose one of --markdown and --json.")
     lab = session.open_lab(words.existing(), with_secrets=True)
-    made = planning.plan(lab, session.effects(lab), wishes, full=full)
+    made = up.plan(lab, session.effects(lab), wishes, full=full)
     if markdown:
-        from provisioner.report.plan_markdown import plan_markdown
+        from provisioner.reconcile.text import plan_markdown
 
         session.console.say(plan_markdown(made, lab.name))
     else:
@@ -74,8 +74,8 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
     Shows the plan and asks. When it ends with 0, every service has proved that it works. A container that fails its
     proof after a change is rolled back to the state that had proved itself.
     """
-    from provisioner.workflow.up import How
-    from provisioner.workflow.up import up as bring_up
+    from provisioner.reconcile.up import How
+    from provisioner.reconcile.up import up as bring_up
 
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab, confirm_plan(session.console, yes=yes, replaceable=wishes.replace))
@@ -94,15 +94,15 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
 )
 def status(session: Session, words: Words, *, html: Path | None) -> int:
     """Say what runs where, how it does, and what drifted from the file."""
-    from provisioner.report.status import status_text
-    from provisioner.workflow import surveying
+    from provisioner.reconcile import observe
+    from provisioner.reconcile.text import status_text
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
     if html is not None:
         return _write_page(session, lab, html)
-    containers = surveying.status(lab, session.effects(lab), words.names)
+    containers = observe.status(lab, session.effects(lab), words.names)
     console.say(status_text(containers, console.style))
     for one in containers:
         console.line("container", one)
@@ -131,17 +131,17 @@ def _write_page(session: Session, lab: Lab, file: Path) -> int:
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
 def verify(session: Session, words: Words, *, after_reboot: bool, wake: bool, detailed_exitcode: bool) -> int:
     """Prove that everything works; without --after-reboot change and stop nothing."""
+    from provisioner.reconcile import prove, up
     from provisioner.report.messages import finding_diagnostic, findings_text
     from provisioner.values.plan import Wishes
-    from provisioner.workflow import planning, verifying
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
     effects = session.effects(lab)
     if after_reboot:
-        verifying.restart(lab, effects, words.names)
-    verified = verifying.verify(lab, effects, words.names, wake=wake)
+        prove.restart(lab, effects, words.names)
+    verified = prove.verify(lab, effects, words.names, wake=wake)
     findings = verified.findings
     console.stop_progress()
     console.say(findings_text(findings, console.style, verified.not_asked))
@@ -151,6 +151,6 @@ def verify(session: Session, words: Words, *, after_reboot: bool, wake: bool, de
         return ExitCode.VERIFICATION_FAILED
     if not detailed_exitcode:
         return ExitCode.DONE
-    made = planning.plan(lab, effects, Wishes(frozenset(words.names)))
+    made = up.plan(lab, effects, Wishes(frozenset(words.names)))
     show_plan(console, made)
     return ExitCode.DONE if made.is_empty else ExitCode.CHANGES_PENDING

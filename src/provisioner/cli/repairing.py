@@ -16,7 +16,7 @@ DRY = "Nothing was changed. The same command with --yes does it."
 
 def hands(session: Session) -> Hands:
     """How repairs touch the world."""
-    from provisioner.runner import run_playbook
+    from provisioner.reconcile.runner import run_playbook
     from provisioner.workflow.repairing import Hands
 
     return Hands(session.run_playbook or run_playbook, session.console.emit)

@@ -90,11 +90,11 @@ def _write_page(session: Session, lab: Lab, page: Path) -> Seen:
 
 def _content(lab: Lab, seen: Seen, at: str, warned: list[Diagnostic]) -> LabContent:
     """Everything that the page tells; what cannot be had is warned of, and left out."""
-    from provisioner.journal import runs_in
     from provisioner.loads.measured import measured
     from provisioner.page.content import LabContent
     from provisioner.page.topology import topology
-    from provisioner.proofs import proofs_in
+    from provisioner.reconcile.journal import runs_in
+    from provisioner.reconcile.prove import proofs_in
 
     kept = _Kept(lab, warned)
     budgets, tried, results = kept.budgets(seen), kept.tried(), kept.results()
@@ -204,7 +204,7 @@ def _clients(lab: Lab, seen: Seen) -> Clients:
     """Where clients ask, by the addresses that were seen."""
     from provisioner.cli.gateways import answering
     from provisioner.page.content import Clients
-    from provisioner.workflow.addressing import lan_address
+    from provisioner.reconcile.addresses import lan_address
 
     addresses = {one.name: one.address for one in seen.containers}
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from provisioner.cli.console import Console
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
-    from provisioner.artifacts import RunPlaybook
     from provisioner.lab.opening import Lab
     from provisioner.labfile.loader import Needs
     from provisioner.providers.base import Provider
-    from provisioner.runner import PlaybookResult
+    from provisioner.reconcile.artifacts import RunPlaybook
+    from provisioner.reconcile.effects import Effects
+    from provisioner.reconcile.runner import PlaybookResult
     from provisioner.values.plan import Plan
-    from provisioner.workflow.effects import Effects
 
 
 @dataclass
@@ -47,8 +47,8 @@ class Session:
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
         """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
         from provisioner.cli.effects import providers_of
+        from provisioner.reconcile.effects import Effects
         from provisioner.values.events import ApplyProgress
-        from provisioner.workflow.effects import Effects
 
         providers = (self.open_providers or providers_of)(lab)
         for provider in providers.values():
@@ -64,6 +64,6 @@ class Session:
 
 def _run_playbook(*arguments: Any, **options: Any) -> PlaybookResult:
     """``runner.run_playbook``, imported when something is run."""
-    from provisioner.runner import run_playbook
+    from provisioner.reconcile.runner import run_playbook
 
     return run_playbook(*arguments, **options)

@@ -32,7 +32,7 @@ def show(session: Session, words: Words, *, expanded: bool, ca: bool, client: st
     With --client: the settings of a program that uses the lab. The key is named by its variable, never shown.
     With --ca: the root of the lab's own authority, which signs the certificate of its door.
     """
-    from provisioner.report.file import file_value, fleet_value, yaml_text
+    from provisioner.reconcile.text import file_value, fleet_value, yaml_text
 
     if sum(map(bool, (expanded, ca, client))) > 1:
         raise click.UsageError("--expanded, --ca and --client exclude each other.")

@@ -128,8 +128,8 @@ def suggestions(
 
 def _largest(session: Session, lab: Lab | None) -> Occupied:
     """The largest card of the file's containers, with what lies there; raises ``InputError`` where there is none."""
+    from provisioner.reconcile.observe import cards_of
     from provisioner.workflow.occupied import largest_card
-    from provisioner.workflow.selecting import cards_of
 
     wants = lab is not None and any(container.gpu is not None for container in lab.spec.containers.values())
     cards = cards_of(lab, session.effects(lab).providers) if lab is not None and wants else {}

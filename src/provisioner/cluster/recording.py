@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
-from provisioner.runner.events import TaskEvent
 
 OUTPUT_LIMIT = 20_000
 """Characters of a command's output that are kept: its last ones."""

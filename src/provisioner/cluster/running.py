@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from provisioner.cluster import runs
 from provisioner.cluster.recording import Recorder
 from provisioner.cluster.runs import Run
-from provisioner.inventory import render_nodes
+from provisioner.reconcile.inventory import render_nodes
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.values import paths
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.shell import Shell
-    from provisioner.runner import PlaybookResult
-    from provisioner.runner.events import TaskEvent
+    from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 
 NODE_PYTHON = "/usr/bin/python3"
 NOTHING = "ansible-playbook ended before it did anything"

@@ -11,7 +11,7 @@ from provisioner.measuring.history import Result
 from provisioner.measuring.results import Kept
 from provisioner.page.clients import Gateway
 from provisioner.page.topology import Graph
-from provisioner.proofs import Proved
+from provisioner.reconcile.prove import Proved
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import ContainerStatus, Run

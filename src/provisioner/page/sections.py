@@ -12,9 +12,9 @@ from provisioner.loads.measured import Measured, identity_of
 from provisioner.loads.refusals import mib
 from provisioner.page.content import LabContent
 from provisioner.page.topology import Box, Edge, Service
-from provisioner.proofs import Proved
+from provisioner.reconcile.prove import Proved
+from provisioner.reconcile.text import shown_text
 from provisioner.report.html import NOTHING, Markup, join, moment, opened, quiet, state, table, tag
-from provisioner.report.status import shown_text
 from provisioner.report.style import count_text, duration_text
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic

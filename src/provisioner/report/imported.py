@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.report.plan import attribute_text
+from provisioner.reconcile.text import attribute_text
 from provisioner.report.style import indent, safe_line
 
 _PLAIN = re.compile(r"[A-Za-z/][^\n]*|[0-9.]+(KiB|MiB|GiB|TiB)|[0-9.]+/[0-9]+", re.ASCII)

@@ -30,7 +30,10 @@ from provisioner.audit.questions import (
     doors_inside,
 )
 from provisioner.lab.opening import Lab
-from provisioner.probe import COMMAND
+from provisioner.reconcile.addresses import lan_address
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import COMMAND
+from provisioner.reconcile.observe import is_running, survey
 from provisioner.values.address import Address
 from provisioner.values.declared import REACHES
 from provisioner.values.errors import ProviderError
@@ -38,9 +41,6 @@ from provisioner.values.events import ApplyProgress, Check
 from provisioner.values.facts import ContainerFact, Health, UnitState, of_kind
 from provisioner.values.plain_data import Foreign, answer_value, foreign
 from provisioner.values.state import Execution, Finding, Fleet, Instance
-from provisioner.workflow.addressing import lan_address
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.surveying import is_running, survey
 
 EGRESS = ("python3", "-BIS", "/usr/local/lib/egress/egress.py", "prove")
 """The program of role ``egress``; the name of a service's unit follows, and further places, as ADDRESS:PORT."""

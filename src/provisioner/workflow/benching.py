@@ -14,13 +14,13 @@ from provisioner.measuring.history import Result, Setting
 from provisioner.measuring.series import SECONDS, Trial
 from provisioner.measuring.series import Series as Figure
 from provisioner.providers.base import Provider
+from provisioner.reconcile.effects import Effects
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.plain_data import Foreign, answer_value
-from provisioner.workflow.effects import Effects
 from provisioner.workflow.endpoints import Load, NobodyTells
 from provisioner.workflow.engine_benching import served_there
 

@@ -11,14 +11,13 @@ from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, 
 from provisioner.ejected.support import FOLDER, PRELOAD, SUPPORT, packages_of, plugin_text
 from provisioner.lab.opening import Lab
 from provisioner.lab.written import host_variables, role_variables
-from provisioner.runner import ansible_version
+from provisioner.reconcile.addresses import look_at_addresses
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.observe import cards_of, kept_images, observe
+from provisioner.reconcile.runner import ansible_version
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.state import Instance
-from provisioner.workflow.addressing import look_at_addresses
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.selecting import cards_of
-from provisioner.workflow.surveying import kept_images, observe
 
 PLAYBOOKS = ("site.yml", "verify.yml", "containers.yml")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")

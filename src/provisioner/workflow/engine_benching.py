@@ -14,11 +14,11 @@ from provisioner.measuring.engine_bench import Arrangement, Served, Subject, que
 from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Result, file_of, keep
 from provisioner.measuring.llama_bench import UnknownLineError
+from provisioner.reconcile.effects import Effects
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench
 from provisioner.trial_unit import ANSWERED, OUTCOMES
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
-from provisioner.workflow.effects import Effects
 from provisioner.workflow.engine_pauses import (
     SPARE_S,
     asked_there,

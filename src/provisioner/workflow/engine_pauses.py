@@ -21,15 +21,14 @@ from provisioner.carried import program_of
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.measuring.engines import Engine
-from provisioner.probe import COMMAND
 from provisioner.providers.base import Provider
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import COMMAND
+from provisioner.reconcile.observe import Survey, is_running, settled, survey
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress
 from provisioner.values.plain_data import Foreign, answer_value
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.settling import settled
-from provisioner.workflow.surveying import Survey, is_running, survey
 
 SPARE_S = 120.0
 POLL_S = 0.5

@@ -19,6 +19,7 @@ from provisioner.lab.cards import card_requests, choose_cards, lends
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.providers.base import Provider
+from provisioner.reconcile.observe import kept_images
 from provisioner.services import knowledge_of
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.facts import of_kind
@@ -27,7 +28,6 @@ from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Fleet, InstanceKind, Status
 from provisioner.workflow.examining_downloads import download_diagnoses
 from provisioner.workflow.examining_room import room_diagnoses
-from provisioner.workflow.surveying import kept_images
 
 LOOK_TIMEOUT_S = 60.0
 CARD = "card"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
+from provisioner.reconcile.capacity import PORTS_HINT, taken_ports
 from provisioner.reconcile.plan import make_plan
 from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
 from provisioner.values.plan import ImpossiblePlanError
 from provisioner.values.state import Fleet
-from provisioner.workflow.taken_ports import PORTS_HINT, taken_ports
 
 
 def room_diagnoses(lab: Lab, desired: Fleet, there: Fleet, provider: Provider) -> Iterator[Diagnosis]:

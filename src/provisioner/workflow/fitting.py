@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner.artifacts.programs import kept_program
 from provisioner.gpus.cards import Card
 from provisioner.lab import ModelFile
 from provisioner.lab.opening import Lab
@@ -20,6 +19,7 @@ from provisioner.measuring.trials import LEAST_LEFT
 from provisioner.models.folders import weight_names
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
+from provisioner.services.programs import kept_program
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError

@@ -12,10 +12,10 @@ from provisioner.lab.rules import RESERVED_PREFIX
 from provisioner.lab.written import wanted_of, written_container
 from provisioner.labfile.fields import LABEL
 from provisioner.providers.base import Provider
+from provisioner.reconcile.observe import observe
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.plan import Change, differences
 from provisioner.values.state import Instance, Status
-from provisioner.workflow.surveying import observe
 
 OS_RELEASE = ["cat", "/etc/os-release"]
 

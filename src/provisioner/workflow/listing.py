@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.inventory import CONTAINER_PYTHON
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.turns import TAKING_TURNS, takes_turns
 from provisioner.providers.base import Provider
+from provisioner.reconcile.addresses import look_at_addresses
+from provisioner.reconcile.inventory import CONTAINER_PYTHON
+from provisioner.reconcile.observe import cards_of, kept_images, observe
 from provisioner.values.events import Event
 from provisioner.values.state import Instance
-from provisioner.workflow.addressing import look_at_addresses
-from provisioner.workflow.selecting import cards_of
-from provisioner.workflow.surveying import kept_images, observe
 
 CONTAINERS, NOT_THERE = "containers", "not_there"
 

@@ -21,13 +21,13 @@ from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Setting
 from provisioner.measuring.llm_bench import Depth
 from provisioner.page.clients import models_of
+from provisioner.reconcile.effects import Effects
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService
 from provisioner.services.routed import CHAT
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.state import Secret
-from provisioner.workflow.effects import Effects
 from provisioner.workflow.endpoints import Endpoint, Load
 from provisioner.workflow.engine_benching import served_there
 from provisioner.workflow.engine_pauses import SPARE_S, asked_there, look_at

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from provisioner.gpus.cards import DRIVERS, Card
-from provisioner.inventory import render_this_machine
-from provisioner.runner import PlaybookResult
+from provisioner.reconcile.inventory import render_this_machine
+from provisioner.reconcile.runner import PlaybookResult
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 

@@ -12,12 +12,12 @@ from provisioner.lab.opening import Lab
 from provisioner.measuring.results import digest_of, file_of, keep, tried_before
 from provisioner.measuring.search import Contexts, bounds, longest, next_try
 from provisioner.measuring.trials import Probed, Subject, Tried, foreseen_s, outcomes_of, question, tried
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import inputs_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService, Trial
-from provisioner.stamp import inputs_of
 from provisioner.values.errors import InputError, ProviderError
 from provisioner.values.plain_data import foreign
-from provisioner.workflow.effects import Effects
 from provisioner.workflow.engine_pauses import (
     SPARE_S,
     asked_there,

@@ -30,12 +30,12 @@ from provisioner.measuring.quality import (
     result_of,
     unlike,
 )
+from provisioner.reconcile.effects import Effects
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.trial_unit import ANSWERED, HUNG, OUTCOMES
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.values.quantities import size_text
-from provisioner.workflow.effects import Effects
 from provisioner.workflow.engine_benching import served_there
 from provisioner.workflow.engine_pauses import (
     SPARE_S,

@@ -20,7 +20,7 @@ from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress
 if TYPE_CHECKING:
     from provisioner.cluster.runs import Run
     from provisioner.providers.proxmox.shell import Shell
-    from provisioner.runner import PlaybookResult
+    from provisioner.reconcile.runner import PlaybookResult
 
 REPORT = "report.html"
 

@@ -9,13 +9,13 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
 from provisioner.providers.base import Provider
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.observe import Survey, look_around
 from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError
 from provisioner.values.facts import Health, UnitState, by_address
 from provisioner.values.plan import Change, ImpossiblePlanError
 from provisioner.values.state import ContainerStatus
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.surveying import Survey, look_around
 
 
 @dataclass(frozen=True, slots=True)

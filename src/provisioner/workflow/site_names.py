@@ -14,9 +14,9 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
 from provisioner.labfile.hosts import IncusHost, is_elsewhere
 from provisioner.providers.base import Provider
+from provisioner.reconcile.addresses import lan_address
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ProvisionError
-from provisioner.workflow.addressing import lan_address
 
 MOST_AT_ONCE = 16
 

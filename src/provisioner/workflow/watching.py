@@ -17,15 +17,15 @@ from provisioner.carried import program_of
 from provisioner.lab.opening import Lab
 from provisioner.measuring.engines import switch_socket
 from provisioner.measuring.live import CardUse, Look, Row, State, look_of, rates_between
-from provisioner.probe import COMMAND
 from provisioner.providers.base import Provider
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import COMMAND
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.plain_data import answer_value, foreign
 from provisioner.values.state import Execution, Fleet, Instance, Status
-from provisioner.workflow.effects import Effects
 
 STAGES = ("engine", "team", "gateway")
 """Whoever answers requests of clients; people look at the others."""

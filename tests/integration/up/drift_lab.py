@@ -13,9 +13,9 @@ from typing import Any
 from provisioner import agent
 from provisioner.cli.session import Session
 from provisioner.lab.opening import open_lab
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.observe import survey
 from provisioner.values.state import Execution
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.surveying import survey
 from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab, Ran
 from tests.lab_files import lab_text
 

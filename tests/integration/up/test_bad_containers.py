@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner import agent, probe
+from provisioner import agent
+from provisioner.reconcile import gather
 from provisioner.values.errors import ProviderError
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import Ran
@@ -163,7 +164,7 @@ def test_a_container_without_python_gets_it_back(lab: DriftLab) -> None:
 def test_a_python_that_hangs_lies_or_dies_is_an_error_that_names_the_container(
     lab: DriftLab, monkeypatch: pytest.MonkeyPatch, program: str, words: str
 ) -> None:
-    monkeypatch.setattr(probe, "TIMEOUT_S", 2.0)
+    monkeypatch.setattr(gather, "TIMEOUT_S", 2.0)
     python = "/usr/bin/python3"
     lab.sh(ONE, f"mv {python} {python}.kept; printf '#!/bin/sh\\n%s\\n' '{program}' > {python}; chmod 755 {python}")
     started = time.monotonic()

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from provisioner.models import tiny as tiny_model
-from provisioner.probe import probe
+from provisioner.reconcile.gather import probe
+from provisioner.reconcile.judge import processor
 from provisioner.services.base import Processor
 from provisioner.values.address import Address
 from provisioner.values.facts import UnitState, Verdict, by_address
 from provisioner.values.state import Instance, Service
-from provisioner.verify import processor
 from tests.integration.role_box import RoleBox
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import ENGINE_KEY

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from provisioner.models import tiny_hf
-from provisioner.probe import probe
+from provisioner.reconcile.gather import probe
 from provisioner.values.address import Address
 from provisioner.values.facts import Verdict, by_address
 from provisioner.values.paths import cache

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.configure import prove
 from provisioner.page.page import lab_page
-from provisioner.proofs import FILE, ended_proofs, proofs_in, remember
 from provisioner.providers.fake import FakeProvider
-from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
-from provisioner.runner.events import LONGEST_SAID
+from provisioner.reconcile.configure import prove
+from provisioner.reconcile.prove import FILE, ended_proofs, proofs_in, remember
+from provisioner.reconcile.runner import LONGEST_SAID, PlaybookResult, TaskEvent, run_playbook
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.events import Event

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.inventory import render_inventory
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.labfile.parsing import parse_spec
+from provisioner.reconcile.inventory import render_inventory
 from provisioner.values import paths
 from provisioner.values.state import Instance, Secret, secrets_of
 from tests.case_files import read_case

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from provisioner.ansible.callback.provision_preload import MODULES
-from provisioner.runner import ansible_environment
+from provisioner.reconcile.runner import ansible_environment
 from provisioner.values import paths
 
 CONNECTIONS = sorted((paths.plugins() / "connection").glob("provision_*.py"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.configure import PROOF
+from provisioner.reconcile.configure import PROOF
 from provisioner.values import paths
 from provisioner.values.plain_data import yaml_value
 from tests.case_files import read_cases

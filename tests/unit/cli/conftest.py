@@ -22,9 +22,9 @@ from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.models import tiny
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.reconcile import capacity
+from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.values.state import Execution
-from provisioner.workflow import taken_ports
 
 BENCHMARKS = Path(__file__).parents[2] / "data/benchmarks"
 ENGINE_KEY = "canary-engine-5d1c"
@@ -452,7 +452,7 @@ def world(lab: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertio
     """The lab's only host, empty."""
     assert lab.exists()
     monkeypatch.setattr(tiny, "tiny_model", lambda: tiny_bytes)
-    monkeypatch.setattr(taken_ports, "SS", "true")
+    monkeypatch.setattr(capacity, "SS", "true")
     made = World(monkeypatch)
     made.snapshot = snapshot
     return made

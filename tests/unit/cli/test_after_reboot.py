@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.runner import TaskEvent
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.values.state import Status
 from tests.unit.cli.conftest import World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.runner import TaskEvent
-from provisioner.workflow import proving
+from provisioner.reconcile import prove
+from provisioner.reconcile.runner import TaskEvent
 from tests.unit.cli.conftest import Answer, World
 
 LATE = "Unable to use llama-server.service: http://127.0.0.1:8080/health did not answer 200 within 300 seconds"
@@ -18,8 +18,8 @@ LATE = "Unable to use llama-server.service: http://127.0.0.1:8080/health did not
 def busy(up: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A lab that is up, whose engine is busy."""
     up.healths["llama/llama_cpp"] = "busy"
-    monkeypatch.setattr(proving, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(proving, "POLL_S", 0.05)
+    monkeypatch.setattr(prove, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(prove, "POLL_S", 0.05)
     return up
 
 
@@ -42,8 +42,8 @@ def test_what_is_idle_again_in_time_is_proved(busy: World, monkeypatch: pytest.M
         if len(waits) == 3:
             busy.healths.clear()
 
-    monkeypatch.setattr("provisioner.workflow.proving.time.sleep", sleep)
-    monkeypatch.setattr(proving, "PATIENCE_S", 60.0)
+    monkeypatch.setattr("provisioner.reconcile.prove.time.sleep", sleep)
+    monkeypatch.setattr(prove, "PATIENCE_S", 60.0)
     answer = busy.done("verify", "--json")
     assert len(waits) == 3
     assert checks(answer) == {"llama/llama_cpp": (True, False), "gateway/litellm": (True, False)}
@@ -64,7 +64,7 @@ def test_what_hangs_or_is_dead_is_found_while_it_is_waited_for(
     def sleep(_seconds: float) -> None:
         busy.healths["llama/llama_cpp"] = health
 
-    monkeypatch.setattr("provisioner.workflow.proving.time.sleep", sleep)
+    monkeypatch.setattr("provisioner.reconcile.prove.time.sleep", sleep)
     answer = busy.command("verify", "--json")
     assert answer.code == 3
     assert checks(answer)["llama/llama_cpp"] == (False, False)

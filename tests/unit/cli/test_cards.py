@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.gpus.cards import Card
-from provisioner.runner import TaskEvent
+from provisioner.reconcile.runner import TaskEvent
 from tests.graphics_cards import RTX_3060
 from tests.unit.cli.conftest import World
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.runner import TaskEvent
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.values.state import Instance, Status
 from provisioner.workflow import engine_benching
 from tests.case_files import read_cases

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.runner import TaskEvent
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Snapshot
 from tests.unit.cli.conftest import FILE, World

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.runner import TaskEvent
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Status
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
@@ -286,7 +286,7 @@ def test_what_a_role_does_not_mend_is_told(up: World) -> None:
 
 
 def test_a_held_lock_exits_5_and_names_its_holder(up: World) -> None:
-    from provisioner.lock import held
+    from provisioner.reconcile.lock import held
 
     with held({"box": up.host}, "homelab", "up", say=lambda _text: None):
         for verb in (["up", "--yes"], ["down", "--yes"], ["destroy", "--yes", "--lab", "homelab"], ["snapshot"]):

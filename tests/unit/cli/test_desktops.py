@@ -18,7 +18,7 @@ import pytest
 
 from provisioner.page.clients import Client, Desktop, client, rdp_text
 from provisioner.providers.fake import Container
-from provisioner.screens import MOST_BYTES
+from provisioner.reconcile.evidence import MOST_BYTES
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution
 from tests.processes import killed_at_end

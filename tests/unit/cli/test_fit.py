@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.configure import prove
 from provisioner.gpus.cards import Card
 from provisioner.loads.measured import remember
 from provisioner.loads.terms import MIB
 from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny_model, tiny_model
+from provisioner.reconcile import prove
+from provisioner.reconcile.configure import prove as proved
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof, ProofStep
-from provisioner.workflow import proving
 from tests.doubles.ollama.model_registry import Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes
 from tests.snapshots import case_name
@@ -176,9 +176,9 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
     assert world.command("up", str(on_card), "--yes").code == 0
 
     def measuring(*arguments: Any, **named: Any) -> tuple[Proof | DeviceMemory | ProofStep, ...]:
-        return (*prove(*arguments, **named), DeviceMemory(Address("llama/llama_cpp"), 1000 * MIB))
+        return (*proved(*arguments, **named), DeviceMemory(Address("llama/llama_cpp"), 1000 * MIB))
 
-    monkeypatch.setattr(proving, "prove", measuring)
+    monkeypatch.setattr(prove, "prove", measuring)
     world.command("verify", str(on_card))
     assert world.command("fit", str(on_card)).printed == world.snapshot
 

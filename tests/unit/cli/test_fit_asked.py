@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from provisioner import artifacts
 from provisioner.catalog import load_catalog
 from provisioner.loads.terms import MIB
+from provisioner.reconcile import artifacts
 from provisioner.services.llama_cpp.memory_program import program_of
 from provisioner.values import paths
 from provisioner.values.state import Artifact

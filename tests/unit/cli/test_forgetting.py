@@ -21,9 +21,8 @@ from provisioner.cluster import backup, evidence
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.reaching import Reach
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.repair.facts import Guest, NodeFacts
-from provisioner.runner import PlaybookResult
-from provisioner.runner.events import TaskEvent
 from provisioner.values.errors import ExitCode, UnavailableError
 from provisioner.values.events import Event
 from provisioner.values.state import Execution

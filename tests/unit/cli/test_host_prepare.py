@@ -14,7 +14,7 @@ from provisioner.cli.app import run
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.gpus.cards import Card
-from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 
 CARD = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 3060", "nvidia")
 FAILED = TaskEvent("failed", "localhost", "gpu_host", "gpu_host : preflight | Check firmware", "there is none")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.runner import TaskEvent
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Instance, Status
 from tests.raising import raising

@@ -164,7 +164,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "import provisioner.cli.life, provisioner.providers.incus, provisioner.workflow.up\n"
+        "import provisioner.cli.life, provisioner.providers.incus, provisioner.reconcile.up\n"
         "from provisioner.lab.opening import open_lab\n"
         "lab = open_lab(Path(sys.argv[1]))\n"
         "lab.look_at_models()\n"
@@ -175,7 +175,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
         (sys.executable, "-c", program, str(lab)), capture_output=True, text=True, check=True, timeout=120
     )
     imported = set(done.stdout.split())
-    assert "provisioner.workflow.surveying" in imported
+    assert "provisioner.reconcile.observe" in imported
     assert imported.isdisjoint(
         {"ansible", "ansible_runner", "jinja2", "proxmoxer", "pylxd", "requests", "rich", "urllib.request"}
     )

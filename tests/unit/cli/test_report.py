@@ -13,8 +13,8 @@ from provisioner.measuring.results import file_of, keep
 from provisioner.measuring.series import Series, Trial
 from provisioner.measuring.trials import Tried
 from provisioner.providers.fake import FakeProvider
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.report.style import markup_text
-from provisioner.runner import TaskEvent
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError, UnavailableError
 from tests.raising import raising

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.workflow import taken_ports
+from provisioner.reconcile import capacity
 from tests.unit.cli.conftest import FILE, World
 
 
@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import FILE, World
 def test_a_port_that_somebody_has_is_refused_with_who_it_is(
     world: World, lab: Path, monkeypatch: pytest.MonkeyPatch, verb: str, family: socket.AddressFamily
 ) -> None:
-    monkeypatch.setattr(taken_ports, "SS", "ss")
+    monkeypatch.setattr(capacity, "SS", "ss")
     with socket.socket(family) as other:
         other.bind(("", 0))
         other.listen()
@@ -37,12 +37,12 @@ def test_a_port_that_the_lab_has_published_is_its_own(world: World, lab: Path, m
         lab.write_text(FILE.replace("model: tiny,", f"expose: lan, port: {port}, model: tiny,"))
         world.done("up", "--yes")
         published.listen()
-        monkeypatch.setattr(taken_ports, "SS", "ss")
+        monkeypatch.setattr(capacity, "SS", "ss")
         world.done("plan")
 
 
 def test_an_address_of_ipv6_alone_is_in_nobodys_way(world: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taken_ports, "SS", "ss")
+    monkeypatch.setattr(capacity, "SS", "ss")
     with socket.socket(socket.AF_INET6) as other:
         other.bind(("::1", 0))
         other.listen()

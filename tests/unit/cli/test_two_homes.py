@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from provisioner.providers.fake import FakeProvider
-from provisioner.runner import TaskEvent
+from provisioner.reconcile import addresses
+from provisioner.reconcile.runner import TaskEvent
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Status
-from provisioner.workflow import addressing
 from tests.case_files import read_cases
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
@@ -209,7 +209,7 @@ def test_what_the_lan_sees_needs_a_key(world: World) -> None:
 
 
 def test_this_machines_address_is_that_on_the_way_to_the_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = {"192.168.1.10": "192.168.1.5", addressing.ANYWHERE: "10.8.0.2", "127.0.0.1": "127.0.0.1"}
+    ways = {"192.168.1.10": "192.168.1.5", addresses.ANYWHERE: "10.8.0.2", "127.0.0.1": "127.0.0.1"}
 
     class Way:
         """A socket that only knows the way."""
@@ -232,11 +232,11 @@ def test_this_machines_address_is_that_on_the_way_to_the_other_host(monkeypatch:
             return self.name, 9
 
     monkeypatch.setattr("socket.socket", Way)
-    assert addressing.own_address("192.168.1.10", "box") == "192.168.1.5"
-    assert addressing.own_address("127.0.0.1", "box") == "10.8.0.2", "nobody else reaches us at ourselves"
+    assert addresses.own_address("192.168.1.10", "box") == "192.168.1.5"
+    assert addresses.own_address("127.0.0.1", "box") == "10.8.0.2", "nobody else reaches us at ourselves"
     ways.clear()
     with pytest.raises(PreflightError, match=r"no way to 192\.168\.1\.10") as caught:
-        addressing.own_address("192.168.1.10", "box")
+        addresses.own_address("192.168.1.10", "box")
     assert "address: 192.168.1.5" in caught.value.resolution
 
 

@@ -19,10 +19,10 @@ from provisioner.cluster import runs
 from provisioner.cluster.reaching import Reach
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.reconcile.runner import PlaybookResult
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, HaState, NodeFacts
 from provisioner.repair.record import Record
 from provisioner.repair.sparing import require_same, require_spare
-from provisioner.runner import PlaybookResult
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Execution
 from provisioner.workflow import restoring

@@ -16,11 +16,10 @@ from provisioner.cluster.running import Job, inventory, run_steps
 from provisioner.cluster.runs import Run
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.reconcile.runner import PlaybookResult, RunCommand, TaskEvent
 from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.record_json import record_json, record_of
-from provisioner.runner import PlaybookResult
-from provisioner.runner.events import RunCommand, TaskEvent
 from provisioner.values.errors import ProvisionError
 
 STEPS = (

@@ -14,11 +14,11 @@ from provisioner.lab.rules import card_problems
 from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.lab.upkeep import managed_by
 from provisioner.lab.written import host_variables
+from provisioner.reconcile.addresses import Addresses, users_of_addresses
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Fleet, Secret, Service
-from provisioner.workflow.addressing import Addresses, users_of_addresses
 from tests.lab_files import spec_of
 
 CHAT, CODE, OTHER = Address("chat/llama_cpp"), Address("code/llama_cpp"), Address("other/llama_cpp")

@@ -10,7 +10,7 @@ import pytest
 from cmarkgfm.cmark import Options
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.report.plan_markdown import LONGEST, plan_markdown
+from provisioner.reconcile.text import LONGEST, plan_markdown
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Artifact, Instance, Service, Status
 from tests.case_files import read_cases

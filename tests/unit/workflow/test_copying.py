@@ -9,8 +9,8 @@ import pytest
 
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.labfile.document import parse_document
+from provisioner.reconcile.clone import Wanted, objection, settings_of, text_with_copy
 from provisioner.values.errors import InputError
-from provisioner.workflow.copying import Wanted, objection, settings_of, text_with_copy
 from tests.case_files import read_cases
 
 CASES = read_cases("workflow/copying")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from provisioner.reconcile.apply import NO_LONGER_USED, last_step, undone, with_former_mounts
 from provisioner.values.plan import Action, Change
 from provisioner.values.state import Device, Instance, Status
-from provisioner.workflow.mounting import NO_LONGER_USED, last_step, undone, with_former_mounts
 
 PORT = Device("publish-engine", "publish", {"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from provisioner.reconcile.observe import warn_of_moved
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.state import Fleet, HostState, Instance
-from provisioner.workflow.surveying import warn_of_moved
 
 
 class Said:

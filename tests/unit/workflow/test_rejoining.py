@@ -15,9 +15,9 @@ from provisioner.cluster.reaching import Reach
 from provisioner.cluster.running import Job
 from provisioner.cluster.runs import Run
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.reconcile.runner import PlaybookResult
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.rejoining import Kind
-from provisioner.runner import PlaybookResult
 from provisioner.values.state import Execution
 from provisioner.workflow import rejoining
 from provisioner.workflow.rejoining import Wish

@@ -374,7 +374,7 @@ def result_of(found: Instance | None) -> dict[str, Any]:
 
 def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
     """Observe, plan and, unless in check mode, apply; what the task answers."""
-    from provisioner.apply import apply_instances
+    from provisioner.reconcile.apply import apply_instances
     from provisioner.values.errors import PreflightError, ProviderError
 
     wanted = wanted_instance(module.params)

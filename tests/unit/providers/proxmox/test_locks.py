@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from provisioner.lock import held
 from provisioner.providers.proxmox import locks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.reconcile.lock import held
 from provisioner.values.errors import PreflightError
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.world import Pool

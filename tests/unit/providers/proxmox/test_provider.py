@@ -11,13 +11,13 @@ import pytest
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 
-from provisioner.apply import apply_instances
 from provisioner.lab.proxmox import settings_of
 from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.providers import provider_for
 from provisioner.providers.proxmox import ProxmoxProvider, locks, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
+from provisioner.reconcile.apply import apply_instances
 from provisioner.reconcile.plan import make_plan
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from provisioner.apply import apply_instances
 from provisioner.lab.fleet import stop_s
 from provisioner.lab.opening import Lab
+from provisioner.reconcile import journal
+from provisioner.reconcile.apply import apply_instances
+from provisioner.reconcile.effects import Effects, Outcome
+from provisioner.reconcile.observe import observe, warn_of_moved
 from provisioner.reconcile.plan import make_destroy_plan, make_stop_plan
 from provisioner.values.plan import Plan
 from provisioner.values.state import Fleet, Instance
-from provisioner.workflow import unfinished
-from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.surveying import observe, warn_of_moved
 
 DELETION = "deletion"
 """What is noted of a container until the volumes that it used are gone, too."""
@@ -30,7 +30,7 @@ def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
-        unfinished.forget([one for one in there.instances if one.name in wanted], effects)
+        journal.forget([one for one in there.instances if one.name in wanted], effects)
         apply_instances(made.changes, effects.providers, effects.emit)
         return Outcome(made, applied=True)
 
@@ -68,13 +68,13 @@ def delete(made: Plan, lab: str, effects: Effects) -> None:
     """
     doomed = made.of("delete")
     former = [change.before for change in doomed if isinstance(change.before, Instance)]
-    unfinished.note(former, DELETION, effects)
+    journal.note(former, DELETION, effects)
     apply_instances(doomed, effects.providers, effects.emit)
-    unfinished.drop_volumes_of(lab, DELETION, effects)
+    journal.drop_volumes_of(lab, DELETION, effects)
 
 
 def drop_volumes(former: Iterable[Instance], effects: Effects) -> None:
     """Delete the volumes of containers as they were, but for those that a container or a snapshot still needs."""
     for one in former:
-        for volume in unfinished.volumes_of(one):
+        for volume in journal.volumes_of(one):
             effects.providers[one.host].delete_volume(volume)

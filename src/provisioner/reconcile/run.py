@@ -6,32 +6,27 @@ from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from provisioner.apply import apply_instances
-from provisioner.artifacts import ensure_artifacts
-from provisioner.artifacts.programs import kept_program
-from provisioner.configure import Configured, configure
 from provisioner.lab.opening import Lab
-from provisioner.lock import Lease
-from provisioner.probe import write_stamps
-from provisioner.screens import gather
-from provisioner.stamp import has_same_wishes, reasons_to_run
-from provisioner.unit_journals import explained
+from provisioner.reconcile import journal, snapshots
+from provisioner.reconcile.apply import apply_instances, last_step, undone, with_former_mounts
+from provisioner.reconcile.artifacts import ensure_artifacts
+from provisioner.reconcile.configure import Configured, configure
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.evidence import explained, gather
+from provisioner.reconcile.gather import has_same_wishes, reasons_to_run, write_stamps
+from provisioner.reconcile.judge import judge
+from provisioner.reconcile.lock import Lease
+from provisioner.reconcile.observe import Survey, observe, settled
+from provisioner.reconcile.prove import announce_checks, keep_proofs
+from provisioner.reconcile.stop import delete, drop_volumes
+from provisioner.services.programs import kept_program
 from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError, VerificationError
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ContainerFact, Unmended, Unstamped
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
-from provisioner.verify import judge
-from provisioner.workflow import closing, keeping, unfinished
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.fitting import check_fit, remember_use, unasked_programs
-from provisioner.workflow.mounting import last_step, undone, with_former_mounts
-from provisioner.workflow.proving import keep_proofs
-from provisioner.workflow.settling import settled
-from provisioner.workflow.surveying import Survey, observe
-from provisioner.workflow.verifying import announce_checks
 
 
 @dataclass
@@ -58,20 +53,20 @@ class Run:
         apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
         there, facts = self._touched(), self.seen.facts
         try:
-            kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
+            kept = snapshots.keep_before(self.made, self.seen, effects, self.keep)
             outcome = self._change_and_prove(kept)
         finally:
-            closed = [one for one in there if self.keep or closing.is_left_closed(one, facts)]
-            closing.open_again(closed, facts, effects)
+            closed = [one for one in there if self.keep or snapshots.is_left_closed(one, facts)]
+            snapshots.open_again(closed, facts, effects)
         touched = self._touched()
         remember_use(self.lab, self.seen.cards, outcome.facts, effects.emit)
         announce_checks(self.seen.wanted, (), effects)
-        unfinished.forget(touched, effects)
-        keeping.drop_surplus(self.lab, touched, effects, self.keep)
+        journal.forget(touched, effects)
+        snapshots.drop_surplus(self.lab, touched, effects, self.keep)
         changed = self.made.of("replace", "update")
         drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
 
-    def _change_and_prove(self, kept: keeping.Kept) -> Configured:
+    def _change_and_prove(self, kept: snapshots.Kept) -> Configured:
         """Change what has to change, and stamp what has proved itself; what has not goes back."""
         effects = self.effects
         self._make()
@@ -144,11 +139,11 @@ class Run:
         for fact in write_stamps(proved, self.effects.providers, compare=same):
             self.effects.emit(_warning(fact))
 
-    def _give_up(self, kept: keeping.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
+    def _give_up(self, kept: snapshots.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
         failed = outcome.failed.union(finding.subject.container for finding in findings)
         unharmed = outcome.failed - outcome.changed
         unharmed -= {one.container for one in self.made.of("update") if undone(one) is None}
-        told = [*self._unmount(unharmed), *keeping.go_back(kept, self.seen, failed, unharmed, self.effects)]
+        told = [*self._unmount(unharmed), *snapshots.go_back(kept, self.seen, failed, unharmed, self.effects)]
         error = outcome.error or VerificationError(
             "Unable to prove that the lab works",
             details="\n".join(_told(finding) for finding in findings),
@@ -197,7 +192,7 @@ def _warning(fact: Unstamped | Unmended) -> Diagnostic:
 
 def _settled(instances: Sequence[Instance], effects: Effects) -> tuple[ContainerFact, ...]:
     """What they say once they have come up; that people are kept out is this run's own doing."""
-    return closing.without_closed(settled(instances, effects))
+    return snapshots.without_closed(settled(instances, effects))
 
 
 def _reasons(instances: Iterable[Instance], facts: Sequence[ContainerFact]) -> set[Address]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from provisioner.lab.opening import Lab
 from provisioner.lab.rules import short_keys
-from provisioner.probe import probe, require_answers
+from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.providers.base import Provider
+from provisioner.reconcile.addresses import Addresses, look_at_addresses
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import probe, reasons_to_run, require_answers
 from provisioner.reconcile.plan import make_plan
 from provisioner.services import knowledge_of
-from provisioner.stamp import reasons_to_run
+from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, QUEUE_OPTION, Path, ResolvedService
 from provisioner.values.address import Address
-from provisioner.values.errors import VerificationError
+from provisioner.values.errors import PreflightError, VerificationError
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import (
     ASLEEP,
@@ -26,6 +31,7 @@ from provisioner.values.facts import (
     HostVolumes,
     Leftovers,
     Rest,
+    RoleStamp,
     Silent,
     UnitState,
     Verdict,
@@ -38,17 +44,49 @@ from provisioner.values.state import (
     Fleet,
     Instance,
     InstanceKind,
+    Problem,
     Screen,
     Service,
     ServiceStatus,
     Status,
 )
-from provisioner.workflow.addressing import Addresses, look_at_addresses
-from provisioner.workflow.effects import Effects
-from provisioner.workflow.selecting import look_at_cards, require_cards
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
+
+
+# Looking at the cards of the hosts, and saying which container gets which.
+
+
+def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:
+    """The card of each container that wants one; ``PreflightError`` says of all who get none why."""
+    found, refused = look_at_cards(lab, providers)
+    require_cards(refused)
+    return found
+
+
+def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str, Card], dict[str, str]]:
+    """The card of each container that wants one, and why others get none, by their names.
+
+    Only the hosts of such containers are looked at, all at once.
+    """
+    if not lab.resolved.wants_cards:
+        return lab.cards({})
+    from provisioner.lab.cards import card_requests  # nothing that a lab without cards needs
+
+    hosts = sorted(card_requests(lab.resolved))
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        seen = pool.map(lambda host: providers[host].cards(), hosts)
+        return lab.cards(dict(zip(hosts, seen, strict=True)))
+
+
+def require_cards(refused: Mapping[str, str]) -> None:
+    """Raise ``PreflightError`` when a container gets no card."""
+    if refused:
+        raise PreflightError(
+            "Unable to give each container the graphics card that it wants", details="\n".join(refused.values())
+        )
+
 
 FULL = "everything is run again (--full)"
 NOT_THERE = "not there"
@@ -238,7 +276,7 @@ def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
     A key that can be guessed is refused as well where its container is not there yet; others were warned of.
     """
     if any(device.kind == "publish" for one in seen.wanted for device in one.devices):
-        from provisioner.workflow.taken_ports import refuse_taken_ports  # nothing that a lab needs which publishes none
+        from provisioner.reconcile.capacity import refuse_taken_ports  # nothing that a lab needs which publishes none
 
         refuse_taken_ports(lab, seen)
     new = {one.name for one in seen.wanted if seen.actual.instance(one.name) is None}
@@ -246,8 +284,6 @@ def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
         raise lab.loaded.error(guessed)
     ends = any(service.idle_s or service.share for service in lab.resolved.services.values())
     if ends and of_kind(seen.facts, Rest):
-        from provisioner.workflow.resting import require_queues  # nothing that a lab needs whose services never end
-
         require_queues(lab, seen.facts)
     warn_of_kept_images(lab, seen, effects)
 
@@ -259,7 +295,7 @@ def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Con
 
 def look_around(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Survey, tuple[ContainerStatus, ...]]:
     """What ``status`` tells, and the survey from which it does."""
-    from provisioner.screens import gather
+    from provisioner.reconcile.evidence import gather
 
     seen = survey(lab, effects, targets, detailed=True, needs_cards=False, needs_answers=False)
     warn_of_moved(seen.actual, effects)
@@ -309,7 +345,7 @@ def _options(service: Service) -> dict[str, Any]:
 
 
 def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_card: bool) -> ServiceStatus:
-    from provisioner.verify import processor
+    from provisioner.reconcile.judge import processor
 
     own = [fact for fact in facts if fact.address == service.address]
     unit, health = by_address(own, UnitState).get(service.address), by_address(own, Health).get(service.address)
@@ -325,8 +361,6 @@ def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_car
     rest = by_address(own, Rest).get(service.address)
     asleep = ""
     if healthy and unit is not None and unit.is_asleep and rest is not None:
-        from provisioner.workflow.resting import asleep_words  # nothing that a lab whose services are awake needs
-
         said, asleep = ASLEEP, asleep_words(rest)
     return ServiceStatus(
         service.role, word, healthy=healthy, port=service.port, processor=computes, why=why, health=said, asleep=asleep
@@ -343,3 +377,93 @@ def _refuse_damage(facts: Iterable[ContainerFact]) -> None:
             "'cd FOLDER && sha256sum --check --quiet MANIFEST.sha256'. If it says the same, destroy those that use it "
             "(provision destroy FILE NAME); up then makes it anew.",
         )
+
+
+# Waiting for services that come up again by themselves: their container was started a moment ago.
+
+
+SETTLE_TIMEOUT_S = 180.0
+"""A gateway with cold caches on a busy machine took 40 s until it answered."""
+SETTLE_POLL_S = 0.5
+STARTING = ("activating", "reloading")
+"""systemd's words for units that will soon be active."""
+
+
+def settled(instances: Sequence[Instance], effects: Effects) -> tuple[ContainerFact, ...]:
+    """Facts of containers once their services have come up, or have not within ``SETTLE_TIMEOUT_S``.
+
+    A service that nobody has proved yet is not waited for.
+    """
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while True:
+        facts = probe(instances, effects.providers)
+        require_answers(facts)
+        if not any(_is_coming_up(one, facts) for one in instances) or time.monotonic() > deadline:
+            return facts
+        time.sleep(SETTLE_POLL_S)
+
+
+def _is_coming_up(instance: Instance, facts: Sequence[ContainerFact]) -> bool:
+    units, pages, stamps = by_address(facts, UnitState), by_address(facts, Health), by_address(facts, RoleStamp)
+    for service in instance.services:
+        stamp, unit, health = stamps.get(service.address), units.get(service.address), pages.get(service.address)
+        if stamp is None or stamp.problem or unit is None:
+            continue
+        is_late = unit.is_active and health is not None and not health.is_well
+        if is_late or unit.state in STARTING:
+            return True
+    return False
+
+
+# Services that end when nobody asks them, or when others take their turn: what is said, and what is refused.
+
+
+def asleep_words(rest: Rest) -> str:
+    """Since when it is asleep, when it was proved, and what the next request waits for."""
+    words = [f"asleep since {_moment(rest.since)}"]
+    if rest.proved:
+        words.append(f"proved {_moment(rest.proved)}")
+    words.append(f"starts in {rest.start_s:.1f} s" if rest.start_s else "its start was not measured yet")
+    return ", ".join(words)
+
+
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def require_queues(lab: Lab, facts: Iterable[ContainerFact]) -> None:
+    """Raise ``InputError`` where requests would not wait for as long as a service takes to start, as was measured.
+
+    One that takes turns starts when the others of its group have held the card.
+    """
+    found: list[Problem] = []
+    for rest in of_kind(facts, Rest):
+        service = lab.resolved.services.get(rest.address)
+        if service is None or not (service.idle_s or service.share):
+            continue
+        held_s = others_hold_s(lab.resolved, service)
+        if service.queue_s >= rest.start_s + held_s:
+            continue
+        queue = service.option(QUEUE_OPTION)
+        taken = f"its start took {rest.start_s:.1f} s"
+        if held_s:
+            taken += f" after the others of its group, who may hold the card for {held_s:.0f} s"
+        message = f"{taken}, and requests wait for it for {queue} at most"
+        found.append(Problem(_place(lab, service), message, _hint(service)))
+    if found:
+        raise lab.loaded.error(found)
+
+
+def _place(lab: Lab, service: ResolvedService) -> Path:
+    """Where the file says how long requests wait, else why they have to."""
+    if service.written.get(QUEUE_OPTION) is not None:
+        return (*service.path, QUEUE_OPTION)
+    if service.share:
+        return place_in_share(lab.resolved, service)
+    return (*service.path, IDLE_OPTION)
+
+
+def _hint(service: ResolvedService) -> str:
+    if service.share:
+        return f"Write a longer {QUEUE_OPTION}, or a shorter {HOLD_OPTION} for the others."
+    return f"Write a longer {QUEUE_OPTION}, or leave {IDLE_OPTION} out."

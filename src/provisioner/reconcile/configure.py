@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from provisioner.artifacts import Emit, RunPlaybook
-from provisioner.inventory import render_inventory
 from provisioner.module_server.handing import Served, stop_command
 from provisioner.providers.base import Provider
-from provisioner.runner import HIDDEN, NO_REASON, PlaybookResult, TaskEvent
-from provisioner.runner.plays import GO_ON
-from provisioner.unit_journals import last_words
+from provisioner.reconcile.artifacts import Emit, RunPlaybook
+from provisioner.reconcile.evidence import last_words
+from provisioner.reconcile.inventory import render_inventory
+from provisioner.reconcile.runner import GO_ON, HIDDEN, NO_REASON, PlaybookResult, TaskEvent
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import PlaybookError, ProviderError, ProvisionError, VerificationError

@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from provisioner.history import bound_together, is_ours, latest, next_name, surplus
 from provisioner.lab.opening import Lab
-from provisioner.values.errors import InputError, PreflightError, ProvisionError
-from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart
-from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, of_kind
+from provisioner.reconcile import journal
+from provisioner.reconcile.effects import Effects, Outcome
+from provisioner.reconcile.observe import Survey, closable, observe, settled
+from provisioner.reconcile.stop import drop_volumes
+from provisioner.report.style import PLAIN, Style, table
+from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic
+from provisioner.values.facts import Closed, ContainerFact, Health, RoleStamp, UnitState, of_kind
+from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import Change, Plan
-from provisioner.values.state import Instance, Status
-from provisioner.workflow import closing, unfinished
-from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.ending import drop_volumes
-from provisioner.workflow.settling import settled
-from provisioner.workflow.surveying import Survey, observe
+from provisioner.values.state import Instance, Service, Snapshot, Status
+
+# Which snapshots are taken, kept, and gone back to. Pure.
+
+
+Kind = Literal["", "unproved", "failed", "replaced"]
+_OURS = re.compile(r"provision-(\d+)(?:-([a-z]+))?")
+
+
+def next_name(instance: Instance, kind: Kind = "") -> str:
+    """A name that no snapshot of the container has or had among those that are kept."""
+    numbers = [int(found[1]) for one in instance.snapshots if (found := _OURS.fullmatch(one.name))]
+    return f"provision-{max(numbers, default=0) + 1}" + (f"-{kind}" if kind else "")
+
+
+def is_ours(name: str) -> bool:
+    """Whether the program gives such names itself."""
+    return name.startswith("provision-")
+
+
+def surplus(instance: Instance, keep: int) -> tuple[Snapshot, ...]:
+    """Our snapshots beyond the ``keep`` newest before changes, and the ``keep`` newest that rollbacks left behind."""
+    groups: dict[bool, list[Snapshot]] = {False: [], True: []}
+    for one in sorted(instance.snapshots, key=_number):
+        found = _OURS.fullmatch(one.name)
+        if found:
+            groups[found[2] in ("failed", "replaced")].append(one)
+    return tuple(one for group in groups.values() for one in group[: max(0, len(group) - keep)])
+
+
+def latest(instance: Instance) -> Snapshot | None:
+    """What a rollback goes back to when nothing is named: the newest state that had proved itself, or is the user's."""
+    good = [one for one in instance.snapshots if not is_ours(one.name) or re.fullmatch(r"provision-\d+", one.name)]
+    return good[-1] if good else None
+
+
+def bound_together(failed: Iterable[str], changed: Collection[str], needs: Mapping[str, Collection[str]]) -> set[str]:
+    """The containers of ``changed`` that go back together when ``failed`` do: a gateway and the engine that it asks.
+
+    ``needs``: by container those that it asks.
+    """
+    links = {(one, other) for one, others in needs.items() for other in others if one in changed and other in changed}
+    found: set[str] = set()
+    reached = {one for one in failed if one in changed}
+    while reached:
+        found |= reached
+        reached = {b if a in found else a for a, b in links if (a in found) != (b in found)}
+    return found
+
+
+def _number(snapshot: Snapshot) -> int:
+    found = _OURS.fullmatch(snapshot.name)
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +117,7 @@ def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
 
     def take(one: Instance) -> tuple[str, Before]:
         if one.name in wanted:
-            closing.close(wanted[one.name], seen.facts, effects)
+            close(wanted[one.name], seen.facts, effects)
         proved = proved_as_it_is(one.name, seen.facts)
         name = next_name(one, "" if proved else "unproved")
         worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
@@ -120,7 +173,7 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
     work = f"snapshot {name}"
     with effects.locked(lab.name, "snapshot") as lease:
         chosen = _chosen(lab, effects, targets)
-        begun = unfinished.noted(lab.name, work, effects)
+        begun = journal.noted(lab.name, work, effects)
         found = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in chosen}
         _refuse({one: why for one, why in found.items() if why}, "Limit the verb to other containers.")
         taken = frozenset(one.name for one in chosen if name in {kept.name for kept in one.snapshots})
@@ -129,11 +182,11 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
             others = frozenset()  # it was killed when it had taken all of them, and had begun to say so
         _refuse(dict.fromkeys(sorted(others), f"it has a snapshot {name}"), "Choose another name.")
         lease.check()
-        unfinished.note(chosen, work, effects)
+        journal.note(chosen, work, effects)
         for one in chosen:
             if one.name not in taken:
                 worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
-        unfinished.forget(chosen, effects)
+        journal.forget(chosen, effects)
     return {one.name: name for one in chosen}
 
 
@@ -144,7 +197,7 @@ def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None 
     """
     with effects.locked(lab.name, "rollback") as lease:
         chosen = _chosen(lab, effects, targets)
-        stopped = unfinished.noted(lab.name, ROLLBACK, effects)
+        stopped = journal.noted(lab.name, ROLLBACK, effects)
         to_run = [one for one in chosen if one.status is Status.RUNNING or one.name in stopped]
         names = {one.name: _snapshot_of(one, to) for one in chosen}
         reasons = {one.name: f"to snapshot {names[one.name]}; {_what_becomes(one, effects)}" for one in chosen}
@@ -156,13 +209,13 @@ def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None 
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
-        unfinished.note(to_run, ROLLBACK, effects)
+        journal.note(to_run, ROLLBACK, effects)
         for one in chosen:
             _back(one, names[one.name], next_name(one, "replaced"), effects)
         for one in to_run:
             effects.providers[one.host].start(one)  # the driver starts again what it has found running
             effects.providers[one.host].wait_until_ready(one)
-        unfinished.forget(to_run, effects)
+        journal.forget(to_run, effects)
     return Outcome(made, applied=True)
 
 
@@ -178,11 +231,11 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
         lease.check()
         if left is not None:
             effects.providers[left.host].delete(left)
-        unfinished.note([copy], CLONE, effects)
+        journal.note([copy], CLONE, effects)
         try:
             made = worked(effects, name, "clone", lambda: provider.clone(one, name))
         finally:  # a driver that fails, or is interrupted, removes what it had made
-            unfinished.forget([copy], effects)
+            journal.forget([copy], effects)
     return made
 
 
@@ -192,9 +245,9 @@ def left_copy(copy: Instance, effects: Effects) -> Instance | None:
     Raises ``PreflightError`` where somebody else than that run has started it: what is in it may be wanted.
     """
     there = observe(copy.lab, effects.providers).instance(copy.name)
-    if there is None or copy.name in unfinished.noted(copy.lab, CHANGED_CLONE, effects):
+    if there is None or copy.name in journal.noted(copy.lab, CHANGED_CLONE, effects):
         return there
-    if copy.name not in unfinished.noted(copy.lab, CLONE, effects):
+    if copy.name not in journal.noted(copy.lab, CLONE, effects):
         return None
     if there.status is not Status.STOPPED:
         raise PreflightError(
@@ -296,3 +349,82 @@ def worked(effects: Effects, target: str, action: str, work: Callable[[], T]) ->
         raise
     effects.emit(ApplyComplete(target, action, monotonic() - started))
     return done
+
+
+# Keeping people out of a service whose container may go back to an earlier state: what they wrote would be lost.
+
+
+NOT_LOADED = 5
+"""So systemctl ends where there is no such unit: an earlier version made the container."""
+MARGIN_S = 60.0
+"""So long systemd may take beside what the container's services drain: signing in, then running answers."""
+
+
+def close(one: Instance, facts: Collection[ContainerFact], effects: Effects) -> None:
+    """Have people see a page in the place of the container's services that they write into, and wait for answers.
+
+    One that cannot be closed is told and left as it is: it is no reason to leave a fault unmended.
+    """
+    for service in closable(one, facts):
+        _told(one, service, "close", effects)
+
+
+def open_again(instances: Iterable[Instance], facts: Collection[ContainerFact], effects: Effects) -> None:
+    """Let people in again, also where an earlier run had closed a service; nothing where it is open."""
+    for one in instances:
+        for service in closable(one, facts):
+            _told(one, service, "open", effects)
+
+
+def without_closed(facts: Iterable[ContainerFact]) -> tuple[ContainerFact, ...]:
+    """What counts while a run itself keeps people out."""
+    return tuple(fact for fact in facts if not isinstance(fact, Closed))
+
+
+def is_left_closed(one: Instance, facts: Iterable[ContainerFact]) -> bool:
+    """Whether a run that has not come to its end keeps people out of a service of it."""
+    return any(fact.address.container == one.name for fact in of_kind(facts, Closed))
+
+
+def _told(one: Instance, service: Service, action: str, effects: Effects) -> None:
+    verb = {"close": "start", "open": "stop"}[action]
+    target, began = str(service.address), monotonic()
+    effects.emit(ApplyStart(target, action))
+    try:
+        ran = effects.providers[one.host].execute(
+            one.name, ["systemctl", verb, "--", service.closed_by], timeout_s=2 * one.stop_s + MARGIN_S
+        )
+        if ran.returncode and (action, ran.returncode) != ("open", NOT_LOADED):
+            words = Foreign.of_output(ran.stderr)
+            raise ProviderError(f"systemctl {verb} {service.closed_by} ended with {ran.returncode}", details=words)
+    except ProvisionError as error:
+        effects.emit(ApplyErrored(target, action, error.message))
+        effects.emit(_warning(service, action, error))
+        return
+    effects.emit(ApplyComplete(target, action, monotonic() - began))
+
+
+def _warning(service: Service, action: str, error: ProvisionError) -> Diagnostic:
+    details = "\n".join(filter(None, (error.message, error.details)))
+    resolution = f"See why with: provision exec {service.container} -- journalctl -u {service.closed_by}"
+    if action == "close":
+        message = f"Unable to keep people out of {service.address}: what they write now is lost if this run goes back"
+    else:
+        message = f"Unable to let people into {service.address} again: run up, or start its container anew"
+    return Diagnostic("warning", message, details=details, resolution=resolution)
+
+
+# The snapshots of each container, as a table.
+
+
+_HEAD = ("CONTAINER", "SNAPSHOT", "TAKEN")
+
+
+def snapshots_text(instances: Sequence[Instance], style: Style = PLAIN) -> str:
+    """One row per snapshot, the oldest first."""
+    rows: list[tuple[str, ...]] = []
+    for instance in instances:
+        rows += [(instance.name, snapshot.name, snapshot.created) for snapshot in instance.snapshots]
+    if not rows:
+        return "No snapshots are kept."
+    return table(_HEAD, rows, style)

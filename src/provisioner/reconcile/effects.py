@@ -14,8 +14,8 @@ from provisioner.values.plan import ImpossiblePlanError, Plan
 from provisioner.values.state import Fleet
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
-    from provisioner.artifacts import RunPlaybook
-    from provisioner.lock import Lease
+    from provisioner.reconcile.artifacts import RunPlaybook
+    from provisioner.reconcile.lock import Lease
 
 
 class Confirm(Protocol):
@@ -36,7 +36,7 @@ class Effects:
 
     def locked(self, lab: str, verb: str) -> AbstractContextManager[Lease]:
         """The lab's lock on every host for as long as the verb works; ``LockedError`` says who has it."""
-        from provisioner.lock import held
+        from provisioner.reconcile.lock import held
 
         return held(self.providers, lab, verb, say=lambda text: self.emit(Diagnostic("warning", text)))
 
@@ -67,7 +67,7 @@ class Effects:
             self.emit(Diagnostic("note", note))
         if refusals:
             raise joined(refusals)
-        from provisioner.workflow.capacity import check_capacity  # nothing that a run without changes needs
+        from provisioner.reconcile.capacity import check_capacity  # nothing that a run without changes needs
 
         check_capacity(desired, plan, self)
 

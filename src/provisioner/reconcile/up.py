@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from provisioner.journal import interrupted, recording
 from provisioner.lab.opening import Lab
+from provisioner.reconcile.effects import Effects, Outcome
+from provisioner.reconcile.journal import interrupted, recording
+from provisioner.reconcile.judge import judge
+from provisioner.reconcile.observe import check_seen, survey
+from provisioner.reconcile.prove import announce_checks
 from provisioner.values.events import Diagnostic
-from provisioner.values.plan import AS_WRITTEN, Wishes
+from provisioner.values.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.values.state import Fleet
-from provisioner.verify import judge
-from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.surveying import check_seen, survey
-from provisioner.workflow.verifying import announce_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,43 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
             announce_checks(seen.wanted, judge(Fleet(lab.name, seen.wanted), seen.actual, seen.facts), effects)
             return Outcome(made, applied=True)
 
-        from provisioner.workflow import addressing, carrying, keeping
+        from provisioner.reconcile import addresses, run, snapshots
 
         effects.review(made, seen.desired)
-        addressing.say(lab, seen.addresses, made, effects.emit)
-        keeping.refuse_impossible(made, seen, effects, keep)
+        addresses.say(lab, seen.addresses, made, effects.emit)
+        snapshots.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lab.pin()
         with recording(lab.folder, "up", effects.emit) as emit:
-            carrying.Run(lab, replace(effects, emit=emit), lease, seen, made, keep).carry_out()
+            run.Run(lab, replace(effects, emit=emit), lease, seen, made, keep).carry_out()
     return Outcome(made, applied=True)
+
+
+# The verb `plan`: what `up` would do.
+
+
+def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
+    """What ``up`` would do, with what is known about it before; nothing is touched."""
+    lab.check_targets([*wishes.targets, *wishes.replace])
+    seen = survey(lab, effects, wishes.targets, full=full, anew=wishes.replace)
+    check_seen(lab, seen, effects)
+    for said in lab.look_at_models():
+        effects.emit(said)
+    if seen.cards:
+        from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+
+        check_fit(lab, seen.cards, effects.emit, wishes.targets)
+    made = effects.planned(partial(seen.plan, wishes))
+    effects.announce(made)
+    if made.is_empty:
+        return made
+
+    from provisioner.reconcile import addresses, snapshots
+
+    effects.review(made, seen.desired)
+    addresses.say(lab, seen.addresses, made, effects.emit)
+    for name, why in snapshots.obstacles(made, seen, effects, lab.spec.snapshots.keep).items():
+        message = f"There is no way back for container {name}: {why}"
+        effects.emit(Diagnostic("warning", message, resolution=snapshots.NO_WAY_BACK))
+    return made

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from provisioner.journal import recording
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
 from provisioner.labfile.container_blocks import CONTAINERS, Setting, value_written, with_copy, without_container
@@ -21,16 +20,17 @@ from provisioner.labfile.editing import EditError, Place
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Container
 from provisioner.labfile.whole_files import replace_text, require_room
+from provisioner.reconcile import journal, snapshots
+from provisioner.reconcile.effects import Effects, Outcome
+from provisioner.reconcile.journal import recording
+from provisioner.reconcile.observe import Survey, observe, survey
+from provisioner.reconcile.up import up
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
 from provisioner.values.events import Diagnostic
 from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import Change, Plan, Wishes
 from provisioner.values.refusals import path_text
 from provisioner.values.state import Fleet, Instance
-from provisioner.workflow import keeping, unfinished
-from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.surveying import Survey, observe, survey
-from provisioner.workflow.up import up
 
 OWN = ("copy_of", "adopt", "host", "image")
 """What of a container is not for ``--set``: a copy is of the same image, on the same host."""
@@ -231,7 +231,7 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
                 resolution=f"Take it out of the file, then run the same command again: {_taken_away(lab, wanted)}",
             )
         return _proved(with_copy, wanted, effects, lambda plan: _loses_nothing(plan) and effects.confirm(plan))
-    with effects.locked(lab.name, keeping.CLONE) as lease:
+    with effects.locked(lab.name, snapshots.CLONE) as lease:
         source, copy, left = _surveyed(lab, with_copy, wanted, effects)
         made = Plan((Change("create", wanted.name, None, copy, _reason(source, wanted)),))
         effects.announce(made)
@@ -240,7 +240,7 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
-        with recording(lab.folder, keeping.CLONE, effects.emit) as emit:
+        with recording(lab.folder, snapshots.CLONE, effects.emit) as emit:
             require_room(text.file, text.after)
             if left is not None:
                 effects.providers[left.host].delete(left)
@@ -289,7 +289,7 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
     source = there.instance(wanted.source)
     if source is None:
         raise PreflightError(f"{wanted.what}: {wanted.source} is not there", resolution="Run: provision up")
-    left = keeping.left_copy(replace(source, name=wanted.name), effects)
+    left = snapshots.left_copy(replace(source, name=wanted.name), effects)
     if left is None:
         _refuse(wanted, _taken(wanted.name, host_name(lab.resolved.containers[wanted.source]), there))
     else:
@@ -340,9 +340,9 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
     """Make the copy, give it keys of its own, and write it into the file: all of it, or nothing is left."""
     provider = effects.providers[source.host]
     copy = replace(source, name=wanted.name)
-    unfinished.note([copy], keeping.CHANGED_CLONE, effects)
+    journal.note([copy], snapshots.CHANGED_CLONE, effects)
     try:
-        made = keeping.worked(effects, wanted.name, keeping.CLONE, lambda: provider.clone(source, wanted.name))
+        made = snapshots.worked(effects, wanted.name, snapshots.CLONE, lambda: provider.clone(source, wanted.name))
         try:
             without_card = tuple(device for device in made.devices if device.kind not in CARD)
             if without_card != made.devices:  # it gets it from up, when nothing would be loaded as in the original
@@ -355,7 +355,7 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
             provider.delete(made)
             raise
     finally:
-        unfinished.forget([copy], effects)
+        journal.forget([copy], effects)
 
 
 def _renew(container: ResolvedContainer, effects: Effects) -> None:
