@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.measuring import Row
-from provisioner.bench import FORMATS
+from provisioner.measuring.speech import FORMATS
 
 SIZES = (1, 5, 20)
 """Containers of the labs that are measured."""

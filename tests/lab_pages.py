@@ -11,10 +11,8 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
 from provisioner.loads.measured import Measured, digest_of, identity_of
 from provisioner.loads.terms import MIB, Load
-from provisioner.measuring.history import Result, Setting
-from provisioner.measuring.results import Kept
-from provisioner.measuring.series import SECONDS, Series, Trial
-from provisioner.measuring.trials import Tried
+from provisioner.measuring.history import SECONDS, Result, Series, Setting, Trial
+from provisioner.measuring.probe import Kept, Tried
 from provisioner.page.clients import Gateway, Served, Speech
 from provisioner.page.content import Asked, Clients, LabContent, Pending
 from provisioner.page.topology import Box, Edge, Graph, Host, Outside, Service

@@ -7,15 +7,13 @@ from statistics import median
 
 import pytest
 
-from provisioner.forwarder import Target
+from provisioner.measuring import llm
+from provisioner.measuring.endpoints import Endpoint, Target
 from provisioner.measuring.history import Setting
-from provisioner.measuring.llm_bench import Depth
+from provisioner.measuring.llm import Depth, measure_llm
 from provisioner.values.errors import VerificationError
 from provisioner.values.events import Event
 from provisioner.values.state import Secret
-from provisioner.workflow import llm_benching
-from provisioner.workflow.endpoints import Endpoint
-from provisioner.workflow.llm_benching import measure_llm
 from tests.doubles.openai.timed_engine import StandIn, serving
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -32,7 +30,7 @@ def endpoint(stand_in: StandIn) -> Endpoint:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm_benching, "SPREAD_S", 0.0)
+    monkeypatch.setattr(llm, "SPREAD_S", 0.0)
 
 
 def test_first_token_and_rates_are_the_truth() -> None:

@@ -6,14 +6,11 @@ import json
 
 import pytest
 
-from provisioner.forwarder import Target
-from provisioner.measuring.guidellm import Objective
+from provisioner.measuring.endpoints import Endpoint, Target
 from provisioner.measuring.history import Setting
-from provisioner.measuring.load_bench import figures
+from provisioner.measuring.load import Asked, Objective, figures, measure_load
 from provisioner.values.errors import VerificationError
 from provisioner.values.state import Secret
-from provisioner.workflow.endpoints import Endpoint
-from provisioner.workflow.load_benching import Asked, measure_load
 from tests.doubles.openai.timed_engine import StandIn, serving
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

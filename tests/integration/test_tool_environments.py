@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.tool_environments import WHOLE, python_of
+from provisioner.measuring.tools import WHOLE, python_of
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import ApplyComplete, ApplyProgress, Event

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.bench import LONGEST, SHORT, Ask, Bench, Run, Series, asks, long_text, run_of, verdict
-from provisioner.report.bench import bench_content, bench_text, timeline
+from provisioner.measuring.speech import (
+    LONGEST,
+    SHORT,
+    Ask,
+    Bench,
+    Run,
+    Series,
+    asks,
+    bench_content,
+    bench_text,
+    long_text,
+    run_of,
+    timeline,
+    verdict,
+)
 
 MIB = 2**20
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from provisioner import forwarder
-from provisioner.forwarder import Forwarder, Target, forwarding
+from provisioner.measuring import endpoints
+from provisioner.measuring.endpoints import Forwarder, Target, forwarding
 from provisioner.values.state import Secret
 from tests.http_servers import HERE, QuietHandler, served
 
@@ -67,11 +67,11 @@ def engine() -> Iterator[ThreadingHTTPServer]:
 @contextmanager
 def connected(target: Target) -> Iterator[tuple[http.client.HTTPConnection, str, Forwarder]]:
     """A connection to a forwarder that leads there, its path, and the forwarder."""
-    with forwarding(target) as forwarder:
-        parts = urlsplit(forwarder.url)
+    with forwarding(target) as endpoints:
+        parts = urlsplit(endpoints.url)
         assert parts.hostname == "127.0.0.1"
         connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
-        yield connection, parts.path, forwarder
+        yield connection, parts.path, endpoints
         connection.close()
 
 
@@ -177,7 +177,7 @@ def test_nothing_else_is_passed_on(engine: ThreadingHTTPServer, method: str, pat
 
 
 def test_what_is_too_long_is_refused(engine: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarder, "LONGEST_REQUEST", 4)
+    monkeypatch.setattr(endpoints, "LONGEST_REQUEST", 4)
     with forwarded(engine) as (there, path):
         there.request("POST", path + CHAT, b"12345")
         assert there.getresponse().status == 413

@@ -20,9 +20,9 @@ import pytest
 from provisioner import live_in_container as program
 from provisioner.agent import System
 from provisioner.agent_answers import DamagedAnswerError, live_answer
+from provisioner.measuring.live import program_text
 from provisioner.services.base import Metrics
 from provisioner.services.llama_cpp import SERIES
-from provisioner.workflow.watching import program_text
 from tests.http_servers import HERE, QuietHandler, served
 from tests.waiting import PATIENCE_S
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from provisioner import tool_environments
+from provisioner.measuring import tools
 from provisioner.values import paths
 
 
 def test_lists_of_ours_name_each_package_with_its_hashes_and_no_place() -> None:
-    lists = [*(paths.data() / tool_environments.LISTS).glob("*.txt")]
+    lists = [*(paths.data() / tools.LISTS).glob("*.txt")]
     assert lists
     for file in lists:
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]

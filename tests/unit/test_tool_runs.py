@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.tool_runs import ToolError, lines_of
+from provisioner.measuring.tools import ToolError, lines_of
 
 PYTHON = Path(sys.executable)
 READS = "import json, sys; words = json.load(sys.stdin)\n"

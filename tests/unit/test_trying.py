@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from provisioner import trial_unit, trying
-from provisioner.measuring.depth import BEGINNING, PLACES, Heard, doubts, places_in
-from provisioner.measuring.engines import WITHOUT
+from provisioner.measuring.pause import WITHOUT
+from provisioner.measuring.probe import BEGINNING, PLACES, Heard, doubts, places_in
 from tests.doubles.openai import limited_engine
 from tests.processes import free_port
 

@@ -9,12 +9,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from provisioner.bench import LONGEST
 from provisioner.cli.bench_options import Asked, measuring_options
 from provisioner.cli.drawing import check_place
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.measuring.budget import LEAST_TRIALS
+from provisioner.measuring.gate import LEAST_TRIALS
+from provisioner.measuring.speech import LONGEST
 from provisioner.values.errors import InputError
 
 SPEECH, ENGINE, LLM, LOAD, QUALITY = "tts", "engine", "llm", "load", "quality"

@@ -8,21 +8,20 @@ from provisioner.cli.bench_options import Asked
 from provisioner.cli.bench_results import check_accepted, judge
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring.budget import BUDGET_S
-from provisioner.measuring.engine_bench import KIND, arrangements, setting_of
+from provisioner.measuring import engine as report
+from provisioner.measuring.engine import KIND, arrangements, setting_of, sweeps
+from provisioner.measuring.gate import BUDGET_S
 from provisioner.measuring.history import accepted_file_of
-from provisioner.measuring.llama_bench import sweeps
-from provisioner.report import engine_bench as report
 
 
 def bench_engine(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
     """Measure the engine that is named, after a question; 3 where ``--gate`` finds it slower."""
     from provisioner.cli.confirm import require_yes
-    from provisioner.workflow import engine_benching
+    from provisioner.measuring import engine
 
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab)
-    subject = engine_benching.subject_of(lab, effects, words.names[0])
+    subject = engine.subject_of(lab, effects, words.names[0])
     address = subject.service.address
     arranged = arrangements(subject, asked.tokens, tuple(sweeps(asked.sweep)))
     accepted = accepted_file_of(lab.name, address)
@@ -32,7 +31,5 @@ def bench_engine(session: Session, words: Words, asked: Asked, plot: Path | None
     if not asked.yes:
         told = report.foretold_text(subject, len(arranged), asked.trials, BUDGET_S)
         require_yes(session.console, told, "Not measured")
-    results = engine_benching.measure_engine(
-        lab, effects, subject, arranged, trials=asked.trials or 0, may_refuse=asked.refuse
-    )
+    results = engine.measure_engine(lab, effects, subject, arranged, trials=asked.trials or 0, may_refuse=asked.refuse)
     return judge(session, accepted, results, asked, plot)

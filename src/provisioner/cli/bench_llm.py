@@ -9,12 +9,10 @@ from provisioner.cli.bench_results import check_accepted, judge
 from provisioner.cli.bench_subject import subject_of
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring.budget import LEAST_TRIALS
+from provisioner.measuring import endpoints
+from provisioner.measuring.gate import LEAST_TRIALS
 from provisioner.measuring.history import accepted_file_of, file_of, keep
-from provisioner.measuring.llm_bench import KIND, Depth
-from provisioner.report.llm_bench import foretold_text
-from provisioner.workflow import llm_endpoints
-from provisioner.workflow.llm_benching import measure_llm
+from provisioner.measuring.llm import KIND, Depth, check_context, foretold_text, measure_llm
 
 
 def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
@@ -25,12 +23,12 @@ def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -
     subject = subject_of(session, lab, words, asked)
     endpoint = subject.endpoint
     depths = [Depth(depth, *asked.tokens) for depth in asked.depth]
-    llm_endpoints.check_context(endpoint, depths)
+    check_context(endpoint, depths)
     accepted = accepted_file_of(lab.name, subject.address)
     if asked.gate:
         wanted = [endpoint.measured_with(one.options(endpoint.model)) for one in depths]
         check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
-    llm_endpoints.check_reached(endpoint)
+    endpoints.check_reached(endpoint)
     trials = asked.trials or (0 if endpoint.is_ours else LEAST_TRIALS)
     if not asked.yes:
         require_yes(

@@ -11,17 +11,25 @@ from provisioner.cli.bench_results import Told, check_accepted, judge
 from provisioner.cli.bench_subject import subject_of
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring.budget import BUDGET_S
-from provisioner.measuring.guidellm import TOOL, Objective
+from provisioner.measuring import endpoints
+from provisioner.measuring.gate import BUDGET_S
 from provisioner.measuring.history import accepted_file_of, file_of, keep
-from provisioner.measuring.llm_bench import Depth
-from provisioner.measuring.load_bench import KIND, Judged, options_of, seconds_each
-from provisioner.report.load_bench import foretold_text, load_content, load_text
-from provisioner.tool_environments import is_made
+from provisioner.measuring.llm import Depth, check_context
+from provisioner.measuring.load import (
+    KIND,
+    TOOL,
+    Judged,
+    Objective,
+    foretold_text,
+    load_content,
+    load_text,
+    measure_load,
+    options_of,
+    seconds_each,
+)
+from provisioner.measuring.load import Asked as Load
+from provisioner.measuring.tools import is_made
 from provisioner.values.errors import VerificationError
-from provisioner.workflow import llm_endpoints
-from provisioner.workflow.load_benching import Asked as Load
-from provisioner.workflow.load_benching import measure_load
 
 
 def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
@@ -33,7 +41,7 @@ def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) 
     endpoint = subject.endpoint
     read, written = asked.tokens
     load = Load(asked.clients, seconds_each(BUDGET_S, len(asked.clients)), read, written, Objective(*asked.within))
-    llm_endpoints.check_context(endpoint, [Depth(0, read, written)])
+    check_context(endpoint, [Depth(0, read, written)])
     accepted = accepted_file_of(lab.name, subject.address)
     if asked.gate:
         wanted = []
@@ -41,7 +49,7 @@ def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) 
             options = options_of(endpoint.model, asked.tokens, clients)
             wanted.append(endpoint.measured_with(options))
         check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
-    llm_endpoints.check_reached(endpoint)
+    endpoints.check_reached(endpoint)
     if not asked.yes:
         question = foretold_text(
             endpoint.name, load.clients, load.seconds, costs=not endpoint.is_ours, is_made=is_made(TOOL)

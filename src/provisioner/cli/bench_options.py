@@ -47,7 +47,7 @@ class Asked:
 
 def _swept(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[str]]:
     """What is swept, by its name: ``--sweep batch=512,2048``."""
-    from provisioner.measuring.llama_bench import SWEPT
+    from provisioner.measuring.engine import SWEPT
 
     found: dict[str, list[str]] = {}
     for text in values:

@@ -7,9 +7,8 @@ from pathlib import Path
 from provisioner.cli.bench_options import Asked
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring.llama_perplexity import CONTEXT
-from provisioner.measuring.quality import CHUNKS, Reading
-from provisioner.report import quality_bench as report
+from provisioner.measuring import quality as report
+from provisioner.measuring.quality import CHUNKS, CONTEXT, Reading
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.regular_files import text_of
 
@@ -22,7 +21,7 @@ LONGEST_TEXT = 2**24
 def bench_quality(session: Session, words: Words, asked: Asked) -> int:
     """Hold the models of an engine against their parent, after a question."""
     from provisioner.cli.confirm import require_yes
-    from provisioner.workflow import quality_benching
+    from provisioner.measuring import quality
 
     if not asked.parent or not asked.text:
         raise InputError(
@@ -33,12 +32,12 @@ def bench_quality(session: Session, words: Words, asked: Asked) -> int:
     reading = Reading(_text(asked.text)[: chunks * CONTEXT * MOST_CHARACTERS], chunks)
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab)
-    subject = quality_benching.subject_of(lab, effects, words.names[0], asked.parent)
-    quality_benching.check_wait(subject, may_refuse=asked.refuse)
-    quality_benching.check_room(subject, chunks)
+    subject = quality.subject_of(lab, effects, words.names[0], asked.parent)
+    quality.check_wait(subject, may_refuse=asked.refuse)
+    quality.check_room(subject, chunks)
     if not asked.yes:
         require_yes(session.console, report.foretold_text(subject, chunks), "Not measured")
-    judged = quality_benching.judge_quants(lab, effects, subject, reading, may_refuse=asked.refuse)
+    judged = quality.judge_quants(lab, effects, subject, reading, may_refuse=asked.refuse)
     found = [(quant, quality) for quant, quality, _ in judged]
     session.console.stop_progress()
     session.console.result(

@@ -11,8 +11,8 @@ from provisioner.cli.bench_options import PERCENT, Asked
 from provisioner.cli.drawing import draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring.budget import LEAST_TRIALS
-from provisioner.measuring.gate import Compared, held, others, troubled
+from provisioner.measuring import engine as report
+from provisioner.measuring.gate import LEAST_TRIALS, Compared, held, others, troubled
 from provisioner.measuring.history import ACCEPTED as ACCEPTED_SUFFIX
 from provisioner.measuring.history import (
     DamagedResultError,
@@ -25,7 +25,6 @@ from provisioner.measuring.history import (
     files_of,
     results_in,
 )
-from provisioner.report import engine_bench as report
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 
@@ -109,7 +108,7 @@ def _check_enough(results: Sequence[Result]) -> None:
 def _draw(plot: Path | None, results: Sequence[Result]) -> None:
     """Draw results where a picture of them is wanted."""
     if plot is not None and results:
-        from provisioner.report.engine_bench_picture import engine_bench_svg
+        from provisioner.measuring.engine_picture import engine_bench_svg
 
         draw(plot, engine_bench_svg(results))
 
@@ -181,7 +180,7 @@ def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) ->
 
 def show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
     """What was kept, or two results of it held against each other."""
-    from provisioner.workflow.llm_endpoints import address_of_url, measured_address
+    from provisioner.measuring.endpoints import address_of_url, measured_address
 
     lab = session.open_lab(words.existing(), needs="none")
     kept, accepted = [], list[Result]()

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from provisioner.bench import Bench, asks
 from provisioner.cli.bench_options import Asked
 from provisioner.cli.bench_results import Group, Told, check_accepted, judge_all
 from provisioner.cli.containers import Containers
@@ -16,15 +15,26 @@ from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
-from provisioner.measuring.budget import LEAST_TRIALS
-from provisioner.measuring.engines import Engine
+from provisioner.measuring.endpoints import host_load
+from provisioner.measuring.gate import LEAST_TRIALS
 from provisioner.measuring.history import Setting, accepted_file_of, file_of, keep
+from provisioner.measuring.pause import Engine
+from provisioner.measuring.speech import (
+    KIND,
+    Bench,
+    Speaker,
+    asks,
+    bench_content,
+    bench_text,
+    computes_on_card,
+    measure,
+    result_of,
+    setting_of,
+    speakers_of,
+)
 from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
-from provisioner.report.bench import bench_content, bench_text
 from provisioner.values.errors import InputError
-from provisioner.workflow.benching import KIND, Speaker, computes_on_card, measure, result_of, setting_of, speakers_of
-from provisioner.workflow.llm_endpoints import host_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ def bench_speech(session: Session, words: Words, asked: Asked, *, runs: int, lon
     written = {"file": str(plot)} if plot else {}
     code = judge_all(session, groups, asked, None, told=Told(bench_text(found), {**bench_content(found), **written}))
     if plot is not None:
-        from provisioner.report.bench_picture import bench_svg
+        from provisioner.measuring.speech_picture import bench_svg
 
         draw(plot, bench_svg(found))
     return code

@@ -9,11 +9,11 @@ from provisioner.cli.bench_options import Asked
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
+from provisioner.measuring import endpoints
+from provisioner.measuring.endpoints import Endpoint
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
-from provisioner.workflow import llm_endpoints
-from provisioner.workflow.endpoints import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ def subject_of(session: Session, lab: Lab, words: Words, asked: Asked) -> Subjec
     (name,) = words.names
     if name in lab.resolved.upstreams and name not in lab.resolved.containers:
         _refuse("model", asked.model)
-        endpoint = llm_endpoints.endpoint_of_upstream(name, lab.resolved.upstreams[name])
-        return Subject(endpoint, Address.of(llm_endpoints.UPSTREAM, name), name, nullcontext())
+        endpoint = endpoints.endpoint_of_upstream(name, lab.resolved.upstreams[name])
+        return Subject(endpoint, Address.of(endpoints.UPSTREAM, name), name, nullcontext())
     return _of_lab(session, lab, name, asked)
 
 
@@ -46,9 +46,9 @@ def _of_url(session: Session, lab: Lab, asked: Asked, url: str) -> Subject:
     """Any address; its key is a secret as the file would name it."""
     if not asked.model:
         raise InputError(f"Unable to measure {url}: nobody says which model is asked", resolution="Say --model.")
-    endpoint = llm_endpoints.elsewhere(url, url, asked.model, _key(session, lab, asked.key) if asked.key else None)
+    endpoint = endpoints.elsewhere(url, url, asked.model, _key(session, lab, asked.key) if asked.key else None)
     words = f"--url {url} --model {asked.model}"
-    return Subject(endpoint, llm_endpoints.address_of_url(url), words, nullcontext())
+    return Subject(endpoint, endpoints.address_of_url(url), words, nullcontext())
 
 
 def _key(session: Session, lab: Lab, name: str) -> Secret:
@@ -62,14 +62,14 @@ def _key(session: Session, lab: Lab, name: str) -> Secret:
 def _of_lab(session: Session, lab: Lab, name: str, asked: Asked) -> Subject:
     from provisioner.cli.addresses import address_of
 
-    service = llm_endpoints.chat_service(lab.with_headers, name)
+    service = endpoints.chat_service(lab.with_headers, name)
     effects = session.effects(lab)
 
     def found(container: str, is_on_lan: bool) -> str:
         return address_of(session, lab, container, is_on_lan=is_on_lan)
 
-    endpoint = llm_endpoints.endpoint_of_service(lab, effects, service, asked.model, found)
-    alone = effects.locked(lab.name, llm_endpoints.VERB)
+    endpoint = endpoints.endpoint_of_service(lab, effects, service, asked.model, found)
+    alone = effects.locked(lab.name, endpoints.VERB)
     return Subject(endpoint, service.address, service.address, alone)
 
 

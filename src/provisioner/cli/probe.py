@@ -13,7 +13,7 @@ from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from provisioner.measuring.trials import Probed
+    from provisioner.measuring.probe import Probed
 
 
 @click.command()
@@ -44,9 +44,9 @@ def probe(
     switch, and are served between two tries.
     """
     from provisioner.cli.confirm import require_yes
-    from provisioner.report.probe import foretold_text, probed_text
-    from provisioner.report.probe_picture import probed_svg
-    from provisioner.workflow import probing
+    from provisioner.measuring import probe
+    from provisioner.measuring.probe import foretold_text, probed_text
+    from provisioner.measuring.probe_picture import probed_svg
 
     console = session.console
     if len(words.names) != 1:
@@ -55,12 +55,12 @@ def probe(
         check_place(plot)
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab)
-    subject = probing.subject_of(lab, effects, words.names[0], low or 0, high or 0)
-    known = probing.known_of(lab, subject)
-    tries = probing.most_tries(subject, known)
+    subject = probe.subject_of(lab, effects, words.names[0], low or 0, high or 0)
+    known = probe.known_of(lab, subject)
+    tries = probe.most_tries(subject, known)
     if tries and not yes:
         require_yes(console, foretold_text(subject, tries), "Not tried")
-    found = probing.probe_contexts(lab, effects, subject, known, may_refuse=refuse)
+    found = probe.probe_contexts(lab, effects, subject, known, may_refuse=refuse)
     console.stop_progress()
     written = {"plot": str(plot)} if plot else {}
     console.result(

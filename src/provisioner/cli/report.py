@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the world is imported when the verb touches it
     from provisioner.lab.opening import Lab
     from provisioner.loads.budgets import Budget
     from provisioner.measuring.history import Result
-    from provisioner.measuring.results import Kept
+    from provisioner.measuring.probe import Kept
     from provisioner.page.content import Asked, Clients, LabContent, Pending
     from provisioner.values.address import Address
     from provisioner.values.state import ContainerStatus
@@ -139,7 +139,7 @@ class _Kept:
 
     def tried(self) -> dict[Address, tuple[Kept, ...]]:
         """The contexts that were tried of each service."""
-        from provisioner.measuring.results import file_of, tries_in
+        from provisioner.measuring.probe import file_of, tries_in
 
         found = {}
         for address in self.lab.resolved.services:

@@ -21,7 +21,7 @@ from provisioner.values.errors import ExitCode
 
 if TYPE_CHECKING:
     from provisioner.cli.console import Console
-    from provisioner.workflow.watching import Picture, Watch
+    from provisioner.measuring.live import Picture, Watch
 
 INTERVAL_S = 2.0
 SHORTEST_S, LONGEST_S = 0.5, 3600.0
@@ -58,7 +58,7 @@ def top(session: Session, words: Words, *, interval: float, once: bool) -> int:
 
     Nobody is woken by it, and no look counts as a request. Tokens per second are those between two looks.
     """
-    from provisioner.workflow.watching import watch
+    from provisioner.measuring.live import watch
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
@@ -75,7 +75,7 @@ def _has_screen() -> bool:
 
 def _print_once(console: Console, watched: Watch, interval: float) -> int:
     """One table of two looks, between which tokens are counted."""
-    from provisioner.report.live import live_lines, live_text
+    from provisioner.measuring.live import live_lines, live_text
 
     watched.picture()
     time.sleep(interval)  # there is nothing to wait for: it is the time that rates are of
@@ -124,7 +124,7 @@ class Looking(threading.Thread):
 
 def _show(console: Console, watched: Watch, interval: float) -> int:
     """Show picture after picture until somebody ends it; the last one stays on the terminal."""
-    from provisioner.report.live import live_text
+    from provisioner.measuring.live import live_text
 
     looking = Looking(watched, interval)
     picture: Picture | None = None
@@ -149,7 +149,7 @@ def _show(console: Console, watched: Watch, interval: float) -> int:
 
 def _frame(name: str, picture: Picture | None, size: os.terminal_size, console: Console, interval: float) -> str:
     """One picture as it is written over the one before."""
-    from provisioner.report.live import live_text
+    from provisioner.measuring.live import live_text
     from provisioner.report.style import safe_line
 
     title = f"{safe_line(name)}, every {interval:g} s; q ends it"[: size.columns]

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from provisioner.measuring.history import Result, Setting, differences
-from provisioner.measuring.series import SEED, Interval, Series
+from provisioner.measuring.history import SEED, Interval, Result, Series, Setting, differences
 
 THRESHOLD = 0.05
 """By which part a figure has to be worse, unless told otherwise."""
@@ -111,3 +110,21 @@ def troubled(before: Result, now: Result) -> str:
 
 def _share_disturbed(series: Sequence[Series]) -> float:
     return sum(one.disturbed for one in series) / sum(len(one.trials) for one in series)
+
+
+# How many trials are made of what is measured, and for how long. Pure.
+
+
+BUDGET_S = 270.0
+"""So long the trials of one setting may take, unless their number is said."""
+MOST_TRIALS = 60
+"""As many make a tenth less seen on a machine whose figures differ by a tenth from one another (``gate``)."""
+LEAST_TRIALS = 10
+SPREAD_S = BUDGET_S / MOST_TRIALS
+"""From trial to trial at least: what disturbs a machine for seconds would be in the way of many at once."""
+
+
+def trials_within(first_s: float) -> int:
+    """How many trials of one setting fit into the time that they may take, where the first one took so long."""
+    fit = int(BUDGET_S / first_s) if first_s > 0 else MOST_TRIALS
+    return max(LEAST_TRIALS, min(fit, MOST_TRIALS))

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
+from provisioner import agent, live_in_container
+from provisioner.agent_answers import DamagedAnswerError, live_answer
+from provisioner.carried import program_of
+from provisioner.lab.opening import Lab
+from provisioner.measuring.pause import switch_socket
+from provisioner.providers.base import Provider
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import COMMAND
+from provisioner.report.style import PLAIN, Style, safe_line
+from provisioner.services import knowledge_of
+from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
+from provisioner.values.errors import InputError, ProvisionError
+from provisioner.values.plain_data import answer_value, foreign
+from provisioner.values.state import Execution, Fleet, Instance, Status
 
 UP, DOWN = "UP", "DOWN"
 LEAVES = ("DRAIN", "NOLB")
@@ -241,3 +261,339 @@ def _mean(numbers: Iterable[float | None]) -> float | None:
     """The mean of those that are known; None where none is."""
     known = [number for number in numbers if number is not None]
     return sum(known) / len(known) if known else None
+
+
+# `top`: what the engines and gateways of a lab do at this moment; nobody is woken, and nothing is changed.
+
+
+STAGES = ("engine", "team", "gateway")
+"""Whoever answers requests of clients; people look at the others."""
+LIVE = "live"
+LONGEST_LOOK_S = 10.0
+"""A container that has not answered by then is told as silent."""
+LONGEST_WORDS = 200
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What was seen in one look: a row for each service, and the cards of containers that have one."""
+
+    rows: tuple[Row, ...]
+    cards: tuple[CardUse, ...] = ()
+
+
+@dataclass
+class Watch:
+    """Looks at the services of a lab again and again; from two looks at a counter follows how fast it grows."""
+
+    lab: Lab
+    effects: Effects
+    services: Sequence[ResolvedService]
+    _before: dict[Address, Look] = field(default_factory=dict)
+
+    def picture(self) -> Picture:
+        """Look once at all of them; raises ``ProvisionError`` where no host answers."""
+        there, silent = self._observed()
+        containers = dict.fromkeys(one.container for one in self.services)
+        running = [name for name in containers if name in there and there[name].status is Status.RUNNING]
+        answers = self._answers(there, running)
+        rows, cards = [], []
+        for service in self.services:
+            look = self._look(service, there, silent, answers)
+            rows.append(Row(service.address, look, rates_between(self._before.get(service.address), look)))
+            self._before[service.address] = look
+        for name in running:
+            answer = answers.get(name)
+            if isinstance(answer, dict):
+                cards += [CardUse(name, *card) for card in answer["cards"]]
+        return Picture(tuple(rows), tuple(cards))
+
+    def _observed(self) -> tuple[dict[str, Instance], dict[str, str]]:
+        """The containers that are there, by their names, and of hosts that do not answer why."""
+        providers = self.effects.providers
+        seen = _all_of(lambda host: providers[host].observe(self.lab.name, detailed=False), providers)
+        errors = {host: found for host, found in seen.items() if isinstance(found, ProvisionError)}
+        if errors and len(errors) == len(seen):
+            raise next(iter(errors.values()))
+        there: dict[str, Instance] = {}
+        for found in seen.values():
+            if isinstance(found, Fleet):
+                there |= {one.name: one for one in found.instances}
+        return there, {host: error.message for host, error in errors.items()}
+
+    def _answers(self, there: Mapping[str, Instance], running: Sequence[str]) -> dict[str, dict[str, Any] | str]:
+        """What each running container says, or why it says nothing; all hosts are asked at once."""
+        by_host: dict[str, list[str]] = {}
+        for name in running:
+            by_host.setdefault(there[name].host, []).append(name)
+        told = _all_of(lambda host: self._asked(host, by_host[host]), by_host)
+        answers: dict[str, dict[str, Any] | str] = {}
+        for host, found in told.items():
+            if isinstance(found, ProvisionError):
+                answers |= dict.fromkeys(by_host[host], found.message)
+            else:
+                answers |= found
+        return answers
+
+    def _asked(self, host: str, names: Sequence[str]) -> dict[str, dict[str, Any] | str]:
+        """What each of these containers says, or why it says nothing: one run of a program in each, all at once."""
+        provider: Provider = self.effects.providers[host]
+        requests = {name: json.dumps(self._request(name)).encode() for name in names}
+        looked = provider.look(COMMAND, requests, shared=program_text(), timeout_s=LONGEST_LOOK_S)
+        found: dict[str, dict[str, Any] | str] = {name: error.message for name, error in looked.failures.items()}
+        for name, ran in looked.executions.items():
+            found[name] = _answer(ran, [str(one.address) for one in self._of(name)])
+        return found
+
+    def _of(self, container: str) -> list[ResolvedService]:
+        return [one for one in self.services if one.container == container]
+
+    def _request(self, container: str) -> dict[str, Any]:
+        """What a container is asked."""
+        asked = []
+        for one in self._of(container):
+            metrics = knowledge_of(one.role).metrics(one)
+            engine: dict[str, Any] = {"address": str(one.address), "unit": one.page.unit, "socket": switch_socket(one)}
+            engine |= {"port": one.own_port, "health": one.health or ""}
+            asked.append({**engine, "metrics": asdict(metrics) if metrics else None})
+        has_card = self.lab.spec.containers[container].gpu is not None
+        return {"do": LIVE, "card": has_card, "services": asked}
+
+    def _look(
+        self,
+        service: ResolvedService,
+        there: Mapping[str, Instance],
+        silent: Mapping[str, str],
+        answers: Mapping[str, dict[str, Any] | str],
+    ) -> Look:
+        """What is seen of one service."""
+        host = self.lab.resolved.containers[service.container].host
+        instance = there.get(service.container)
+        if instance is None:
+            away = silent.get(host or "", next(iter(silent.values()), "") if host is None else "")
+            return Look(State.NO_ANSWER, problem=away) if away else Look(State.NOT_THERE)
+        if instance.status is not Status.RUNNING:
+            return Look(State.STOPPED)
+        answer = answers.get(service.container, "it was not asked")
+        if isinstance(answer, str):
+            return Look(State.NO_ANSWER, problem=answer)
+        metrics = knowledge_of(service.role).metrics(service)
+        tells_models = metrics is not None and (metrics.models or metrics.held)
+        named = [] if tells_models else [service.name_of(name) for name in service.served_models]
+        return look_of(answer["services"][service.address], metrics.series if metrics else {}, named)
+
+
+def watch(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Watch:
+    """Who looks at the engines and gateways of these containers (none: of all); ``InputError`` where there are none."""
+    found = []
+    for service in lab.resolved.services.values():
+        is_wanted = not targets or service.container in targets
+        if is_wanted and service.page.stage in STAGES and service.page.unit:
+            found.append(service)
+    if not found:
+        raise InputError(
+            f"Unable to watch {' '.join(targets) or lab.name}: no container there has an engine or a gateway",
+            resolution="Run: provision status, which says what runs in all containers.",
+        )
+    return Watch(lab, effects, found)
+
+
+@cache
+def program_text() -> bytes:
+    """The program with what it needs, as it is sent: what follows it is the request."""
+    texts = {}
+    for module in (agent, live_in_container):
+        texts[module.__name__.rpartition(".")[2]] = Path(str(module.__file__)).read_text(encoding="utf-8")
+    return zlib.compress(program_of(texts["live_in_container"], {"agent": texts["agent"]}).encode())
+
+
+def _answer(ran: Execution, addresses: Sequence[str]) -> dict[str, Any] | str:
+    """What a container said, or why it said nothing that can be read."""
+    if ran.returncode:
+        last = ran.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        return f"python3 ended with {ran.returncode}: {''.join(last)[:LONGEST_WORDS]}"
+    try:
+        return foreign(live_answer(answer_value(ran.stdout), addresses))
+    except (DamagedAnswerError, ValueError) as error:
+        return f"its answer is damaged: {str(error)[:LONGEST_WORDS]}"
+
+
+def _all_of(ask: Callable[[str], Found], names: Iterable[str]) -> dict[str, Found | ProvisionError]:
+    """What each gave, all asked at once; in the place of one that failed its error."""
+
+    def caught(name: str) -> Found | ProvisionError:
+        try:
+            return ask(name)
+        except ProvisionError as error:
+            return error
+
+    names = list(names)
+    with ThreadPoolExecutor(max(1, len(names))) as pool:
+        return dict(zip(names, pool.map(caught, names), strict=True))
+
+
+# The table of `top`: what engines and gateways do at this moment, no wider and no longer than a terminal.
+
+
+HEAD = ("CONTAINER/SERVICE", "STATE", "RUNNING", "WAITING", "TOKENS/S IN", "OUT", "CACHE", "VRAM", "MODEL")
+STATE_COLUMN, CACHE_COLUMN, VRAM_COLUMN, MODEL_COLUMN = 1, 6, 7, 8
+DROPPED = (MODEL_COLUMN, CACHE_COLUMN, VRAM_COLUMN, 3, 4, 2, 5)
+"""The columns that are left out where a terminal is too narrow, the first of them first."""
+NONE = "-"
+PADDING = "  "
+SHORTEST_MODEL = 10
+GIB = 2**30
+NARROWEST = 20
+MOOD = {
+    State.ANSWERS: "green",
+    State.LOADS: "yellow",
+    State.ENDS: "yellow",
+    State.ASLEEP: "dim",
+    State.STOPPED: "yellow",
+    State.FAILED: "red",
+    State.NOT_THERE: "red",
+    State.NO_ANSWER: "red",
+}
+MORE = "…"
+
+
+def live_text(
+    rows: Sequence[Row], cards: Sequence[CardUse], columns: int = 0, lines: int = 0, style: Style = PLAIN
+) -> str:
+    """The table, below it the cards and what was said in words; ``columns`` and ``lines`` of a terminal, 0: any."""
+    width = max(columns, NARROWEST) if columns else 0
+    table = _fitted([HEAD, *map(_cells, rows)], width)
+    text = [style.paint(_line(table[0], table), "bold")]
+    for row, cells in zip(rows, table[1:], strict=True):
+        text.append(_line(cells, table, MOOD[row.look.state], style))
+    below = [_card_text(card) for card in cards]
+    below += [f"{row.address}: {safe_line(row.look.problem)}" for row in rows if row.look.problem]
+    if below:
+        text += ["", *(_cut(line, width) for line in below)]
+    if lines and len(text) > lines:
+        left_out = len(text) - lines + 1
+        text = [*text[: lines - 1], _cut(f"{MORE} {left_out} lines more", width)]
+    return "\n".join(text)
+
+
+def live_lines(rows: Sequence[Row], cards: Sequence[CardUse]) -> dict[str, Any]:
+    """The same for programs; null is what nobody told."""
+    return {"services": [_plain(row) for row in rows], "cards": [_plain_card(card) for card in cards]}
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    look, rates = row.look, row.rates
+    told: dict[str, Any] = {
+        "target": row.address,
+        "state": look.state,
+        "running": look.running,
+        "waiting": look.waiting,
+    }
+    told |= {"read_per_s": round(rates.read, 3) if rates else None}
+    told |= {"written_per_s": round(rates.written, 3) if rates else None}
+    told |= {"cache": look.cache, "vram": look.vram, "models": look.models, "problem": look.problem}
+    return told
+
+
+def _plain_card(card: CardUse) -> dict[str, Any]:
+    return {"container": card.container, "name": card.name, "used": card.used, "size": card.size}
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    look = row.look
+    read, written = _rates_text(row.rates)
+    return (
+        safe_line(row.address),
+        str(look.state),
+        _count_text(look.running),
+        _count_text(look.waiting),
+        read,
+        written,
+        NONE if look.cache is None else f"{100 * look.cache:.0f} %",
+        _vram_text(look),
+        safe_line(", ".join(look.models)) or NONE,
+    )
+
+
+def _rates_text(rates: Rates | None) -> tuple[str, str]:
+    return (NONE, NONE) if rates is None else (f"{rates.read:.1f}", f"{rates.written:.1f}")
+
+
+def _count_text(number: int | None) -> str:
+    return NONE if number is None else str(number)
+
+
+def _vram_text(look: Look) -> str:
+    return NONE if look.vram is None else f"{look.vram / GIB:.1f} GiB"
+
+
+def _card_text(card: CardUse) -> str:
+    """What all that use a card have of it, of which a container may see one part only."""
+    return f"{card.container}: {card.used / GIB:.1f} of {card.size / GIB:.1f} GiB of {safe_line(card.name)} are used"
+
+
+def _fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """The rows no wider than that: the models' names are cut first, then columns are left out, then the rest is cut."""
+    kept = [list(row) for row in rows]
+    if not width:
+        return kept
+    over = _width_of(kept) - width
+    if over > 0:
+        longest = max(cells_of(row[MODEL_COLUMN]) for row in kept)
+        for row in kept:
+            row[MODEL_COLUMN] = _cut(row[MODEL_COLUMN], max(longest - over, SHORTEST_MODEL))
+    dropped: set[int] = set()
+    for column in DROPPED:
+        shown = [[cell for number, cell in enumerate(row) if number not in dropped] for row in kept]
+        if _width_of(shown) <= width:
+            return shown
+        dropped.add(column)
+    shown = [[cell for number, cell in enumerate(row) if number not in dropped] for row in kept]
+    over = _width_of(shown) - width
+    for row in shown:
+        if over > 0:
+            row[0] = _cut(row[0], max(max(cells_of(one[0]) for one in shown) - over, 1))
+    return shown
+
+
+def _width_of(rows: Sequence[Sequence[str]]) -> int:
+    return sum(_widths(rows)) + len(PADDING) * (len(rows[0]) - 1)
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cells_of, column)) for column in zip(*rows, strict=True)]
+
+
+def _line(cells: Sequence[str], rows: Sequence[Sequence[str]], colour: str = "", style: Style = PLAIN) -> str:
+    parts = []
+    for number, (cell, width) in enumerate(zip(cells, _widths(rows), strict=True)):
+        padded = cell + " " * (width - cells_of(cell))
+        parts.append(style.paint(padded, colour) if colour and number == STATE_COLUMN else padded)
+    return PADDING.join(parts).rstrip()
+
+
+def cells_of(text: str) -> int:
+    """How many places of a terminal a text takes: two for each wide character, none for one that combines."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells_of_character, text))
+
+
+def _cells_of_character(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def _cut(text: str, width: int) -> str:
+    """The text in so many places, with a mark where something of it is left out; 0: all of it."""
+    if not width or cells_of(text) <= width:
+        return text
+    kept, used = "", 0
+    for character in text:
+        used += _cells_of_character(character)
+        if used > width - 1:
+            break
+        kept += character
+    return kept + MORE

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from provisioner.loads.candidates import Measured
-from provisioner.measuring import engine_bench, llm_bench
+from provisioner.measuring import engine, llm
 from provisioner.measuring.history import Result
 
 WRITING = re.compile(r"tg\d+(?: @ d(\d+))?", re.ASCII)
@@ -37,8 +37,8 @@ def writing_speeds(results: Iterable[Result], is_that_card: Callable[[str], bool
 
 def _measured_in(result: Result) -> Iterator[Measured]:
     options = result.setting.options
-    is_engine = result.kind == engine_bench.KIND
-    if not is_engine and result.kind != llm_bench.KIND:
+    is_engine = result.kind == engine.KIND
+    if not is_engine and result.kind != llm.KIND:
         return
     if _computes_elsewhere(options) if is_engine else not options.keys() <= ASKED:
         return

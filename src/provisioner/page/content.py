@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from provisioner.loads.budgets import Budget
 from provisioner.loads.measured import Measured
 from provisioner.measuring.history import Result
-from provisioner.measuring.results import Kept
+from provisioner.measuring.probe import Kept
 from provisioner.page.clients import Gateway
 from provisioner.page.topology import Graph
 from provisioner.reconcile.prove import Proved

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from provisioner.measuring.engine_bench import words_of
-from provisioner.measuring.history import Result, differences
-from provisioner.measuring.results import Kept
-from provisioner.measuring.series import Interval, Series
+from provisioner.measuring.engine import number_text, words_of
+from provisioner.measuring.history import Interval, Result, Series, differences
+from provisioner.measuring.probe import Kept
+from provisioner.measuring.probe_picture import memory_of, tries_svg
 from provisioner.page.content import LabContent
 from provisioner.page.style import without_style
-from provisioner.report.engine_bench import number_text
 from provisioner.report.html import Markup, moment, opened, quiet, state, table, tag, wide
-from provisioner.report.probe_picture import memory_of, tries_svg
 from provisioner.report.style import count_text, duration_text
 from provisioner.report.svg import ticks
 from provisioner.values.address import Address

@@ -6,8 +6,8 @@ import base64
 import hashlib
 import re
 
-from provisioner.report.engine_bench_picture import MORE as BENCH
-from provisioner.report.probe_picture import MORE as PROBE
+from provisioner.measuring.engine_picture import MORE as BENCH
+from provisioner.measuring.probe_picture import MORE as PROBE
 from provisioner.report.svg import STYLE as PICTURES
 
 DARK = "@media (prefers-color-scheme: dark)"

@@ -14,21 +14,15 @@ from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import corrected, measured, remember
 from provisioner.loads.refusals import refusals
-from provisioner.loads.terms import largest_context
-from provisioner.measuring.trials import LEAST_LEFT
 from provisioner.models.folders import weight_names
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
 from provisioner.services.programs import kept_program
 from provisioner.values import paths
-from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
 from provisioner.workflow.asking import asked
-
-BESIDE = 64 * 2**20
-"""Bytes that a container with one service, and an engine's program, take beside what is added up; reckoned."""
 
 
 def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
@@ -62,39 +56,6 @@ def _wish(container: ResolvedContainer) -> str:
     """What containers say alike that get the same card; empty for one that gets a card of its own."""
     gpu = container.written.gpu
     return "" if gpu is None or gpu.sharing == "exclusive" else repr(gpu)
-
-
-def estimated_contexts(lab: Lab, cards: Mapping[str, Card]) -> Mapping[Address, tuple[int, ...]]:
-    """Estimates of the largest context of each engine by the sums of ``fit``, in tokens: what its card holds.
-
-    Without a card there are two of what its container's memory holds: with its weights in that, and without them, as
-    the pages of a file that is only mapped count for whoever has read them first. Engines of which nobody can reckon
-    it, and those of several models, are left out.
-    """
-    found: dict[Address, tuple[int, ...]] = {}
-    for budget in budgets_of(lab, cards):
-        for engine in budget.engines:
-            if len(engine.loads) != 1:
-                continue
-            (load,) = engine.loads
-            if budget.usable is not None:
-                estimates = [largest_context(load, budget.free_for(load))]
-            elif budget.card is not None:
-                estimates = []
-            else:
-                free = _container_bytes(lab, engine)
-                estimates = [largest_context(load, free), largest_context(load, free + load.weights)]
-            told = tuple(sorted({one for one in estimates if one}))
-            if told:
-                found[engine.address] = told
-    return found
-
-
-def _container_bytes(lab: Lab, engine: EngineLoads) -> int:
-    """What an engine that computes on the processor may have of its container's memory; 0 where nothing limits that."""
-    container = lab.resolved.containers[engine.container]
-    is_limited = container.written.gpu is None and len(container.services) == 1
-    return max(container.memory - LEAST_LEFT - BESIDE, 0) if is_limited else 0
 
 
 def check_fit(

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.budget import MOST_TRIALS
+from provisioner.measuring import engine, pause
+from provisioner.measuring.gate import MOST_TRIALS
 from provisioner.values.state import Execution
-from provisioner.workflow import engine_benching, engine_pauses
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import FILE, World
 from tests.unit.cli.test_bench_llm import kept
@@ -23,8 +23,8 @@ UNIT = "llama-server.service"
 @pytest.fixture
 def up(up: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """The lab, brought up; between two trials nobody waits."""
-    monkeypatch.setattr(engine_benching, "SPREAD_S", 0.0)
-    monkeypatch.setattr(engine_pauses, "POLL_S", 0.01)
+    monkeypatch.setattr(engine, "SPREAD_S", 0.0)
+    monkeypatch.setattr(pause, "POLL_S", 0.01)
     return up
 
 
@@ -104,7 +104,7 @@ def test_the_way_to_the_container_counts_for_what_a_trial_takes(up: World, monke
         return asked(question)
 
     monkeypatch.setattr(up, "_benching", on_the_way)
-    monkeypatch.setattr(engine_benching, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(engine, "monotonic", lambda: now_s[0])
     assert up.command("bench", "llama", "--kind", "engine", "--yes").code == 0
     assert len(up.questions) - 1 == 30
 

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from provisioner.measuring.filler import filler
+from provisioner.measuring import endpoints, llm
 from provisioner.measuring.history import Result, result_in
-from provisioner.measuring.llama_benchy import SCHEMA
-from provisioner.workflow import llm_benching, llm_endpoints
+from provisioner.measuring.llm import SCHEMA
+from provisioner.measuring.prompts import filler
 from tests.doubles.openai.timed_engine import StandIn, serving
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import ENGINE_KEY, World
@@ -52,9 +52,9 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         assert len((next(folder.glob(".cache/llama-benchy/*.txt"))).read_text().split()) >= 20_000
         yield from played(words)
 
-    monkeypatch.setattr(llm_benching, "python_of", lambda _tool, _emit: Path("python"))
-    monkeypatch.setattr(llm_benching, "lines_of", lines_of)
-    monkeypatch.setattr(llm_benching, "SPREAD_S", 0.0)
+    monkeypatch.setattr(llm, "python_of", lambda _tool, _emit: Path("python"))
+    monkeypatch.setattr(llm, "lines_of", lines_of)
+    monkeypatch.setattr(llm, "SPREAD_S", 0.0)
     return started
 
 
@@ -134,7 +134,7 @@ def test_any_address_is_measured_with_its_key(
     assert KEY not in answer.out + answer.err + json.dumps(tool)
     assert "The first time at depth 1000: first token" in answer.out
     fields = {name for question in cloud.asked for name in question}
-    assert not fields & llm_endpoints.ONLY_OURS, "others refuse what they do not know"
+    assert not fields & endpoints.ONLY_OURS, "others refuse what they do not know"
     prompts = [cloud.tokens_of(question) for question in cloud.asked if question.get("stream")][2:]
     assert {round(tokens / 100) for tokens in prompts} == {3, 13}, "256 tokens, and 1256"
 

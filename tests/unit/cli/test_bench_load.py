@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from provisioner.cli import bench_load
+from provisioner.measuring import load
 from provisioner.measuring.history import result_in
 from provisioner.values.errors import PreflightError
-from provisioner.workflow import load_benching
 from tests.doubles.openai.timed_engine import StandIn, serving
 from tests.raising import raising
 from tests.unit.cli.conftest import BENCHMARKS, World
@@ -57,8 +57,8 @@ class Tool:
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
     played = Tool()
-    monkeypatch.setattr(load_benching, "python_of", lambda _tool, _emit: Path("python"))
-    monkeypatch.setattr(load_benching, "lines_of", played.lines_of)
+    monkeypatch.setattr(load, "python_of", lambda _tool, _emit: Path("python"))
+    monkeypatch.setattr(load, "lines_of", played.lines_of)
     return played
 
 
@@ -144,7 +144,7 @@ def test_nothing_is_fetched_or_asked_without_a_yes(
     world: World, cloud: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_load, "is_made", lambda _tool: False)
-    monkeypatch.setattr(load_benching, "python_of", raising(PreflightError("fetched without a question")))
+    monkeypatch.setattr(load, "python_of", raising(PreflightError("fetched without a question")))
     assert world.command(*[word for word in bench(cloud) if word != "--yes"]).ended(4) == world.snapshot
     assert cloud.asked == []
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.measuring import pause
 from provisioner.measuring.history import result_in
-from provisioner.measuring.llama_perplexity import Quality
-from provisioner.measuring.quality import Judged, warnings
+from provisioner.measuring.quality import Judged, Quality, warnings
 from provisioner.models.header import Header
-from provisioner.workflow import engine_pauses
 from tests.case_files import read_cases
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
@@ -25,7 +24,7 @@ UNIT = "llama-server.service"
 @pytest.fixture
 def up(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """The lab, brought up; between two models nobody waits."""
-    monkeypatch.setattr(engine_pauses, "POLL_S", 0.01)
+    monkeypatch.setattr(pause, "POLL_S", 0.01)
     (tmp_path / "homelab.yml").write_text(FILE)
     (tmp_path / "text.txt").write_text("The kettle has boiled.\n" * 1000)
     assert world.command("up", "--yes").code == 0

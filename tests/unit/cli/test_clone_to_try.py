@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.measuring import engine
 from provisioner.reconcile.runner import TaskEvent
 from provisioner.values.state import Instance, Status
-from provisioner.workflow import engine_benching
 from tests.case_files import read_cases
 from tests.graphics_cards import RTX_3060
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
@@ -194,7 +194,7 @@ def test_a_file_that_was_changed_meanwhile_is_not_written_over(up: World, lab: P
 def test_what_was_measured_of_both_is_held_against_each_other_also_once_the_copy_is_gone(
     up: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_benching, "SPREAD_S", 0.0)
+    monkeypatch.setattr(engine, "SPREAD_S", 0.0)
     assert up.command(*CLONE, "--yes").code == 0
     up.per_s = 100.0
     assert up.command("bench", "llama", "--kind", "engine", "--trials", "10", "--yes").code == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.measuring import pause
 from provisioner.values.state import Execution
-from provisioner.workflow import engine_pauses
 from tests.unit.cli.conftest import FILE, World
 
 
@@ -94,7 +94,7 @@ def test_a_range_without_contexts_is_refused(up: World) -> None:
 
 
 def test_who_waits_is_answered_between_two_tries(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_pauses, "POLL_S", 0.01)
+    monkeypatch.setattr(pause, "POLL_S", 0.01)
     up.waiting = [0, 3, 1, 0]  # nobody after the first try; after the second some, until they are answered
     up.told.clear()
     assert up.command("probe", "llama", "--to", "65536", "--yes").code == 0

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.measuring import history
-from provisioner.measuring.history import Result, Setting
-from provisioner.measuring.results import file_of, keep
-from provisioner.measuring.series import Series, Trial
-from provisioner.measuring.trials import Tried
+from provisioner.measuring.history import Result, Series, Setting, Trial
+from provisioner.measuring.probe import Tried, file_of, keep
 from provisioner.providers.fake import FakeProvider
 from provisioner.reconcile.runner import TaskEvent
 from provisioner.report.style import markup_text

@@ -15,9 +15,8 @@ import yaml
 
 from provisioner.lab.artifacts import manifest_digest
 from provisioner.loads.terms import MIB
-from provisioner.measuring.history import Result, Setting, keep
+from provisioner.measuring.history import Result, Series, Setting, Trial, keep
 from provisioner.measuring.history import file_of as history_of
-from provisioner.measuring.series import Series, Trial
 from provisioner.services.tabbyapi import IMAGE, STACKS
 from provisioner.values import paths
 from provisioner.values.address import Address

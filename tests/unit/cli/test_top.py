@@ -262,7 +262,7 @@ def test_what_nobody_foresees_leaves_the_terminal_as_before(
     before = termios.tcgetattr(screen.inside)
 
     def broken() -> None:
-        monkeypatch.setattr("provisioner.workflow.watching.Watch.picture", lambda _self: 1 / 0)
+        monkeypatch.setattr("provisioner.measuring.live.Watch.picture", lambda _self: 1 / 0)
 
     code, shown = shown_by(up, screen, broken)
     assert code not in (0, 130)

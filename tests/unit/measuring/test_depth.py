@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from provisioner.measuring.depth import BEGINNING, END, MIDDLE, Heard, difference, doubts, places_in
+from provisioner.measuring.probe import BEGINNING, END, MIDDLE, Heard, difference, doubts, places_in
 
 PROMPT = [number % 97 for number in range(1000)]
 OTHER = 200

@@ -12,14 +12,15 @@ import pytest
 from provisioner.measuring.history import (
     DamagedResultError,
     Result,
+    Series,
     Setting,
+    Trial,
     differences,
     keep,
     line_of,
     result_in,
     results_in,
 )
-from provisioner.measuring.series import Series, Trial
 
 SETTING = Setting("box", "EPYC", "H100", "580.95", "b11312", "ab" * 32, {"batch": "2048"})
 RESULT = Result(

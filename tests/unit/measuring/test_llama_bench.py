@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.llama_bench import Figure, UnknownLineError, command_of, figures, sweeps
+from provisioner.measuring.engine import Figure, UnknownLineError, command_of, figures, sweeps
 
 SERVED = [
     "/opt/llama_cpp/abc/bin/llama-server",

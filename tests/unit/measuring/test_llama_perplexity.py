@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.measuring.llama_perplexity import (
+from provisioner.measuring.quality import (
     NoFigureError,
     Quality,
     base_words,

@@ -9,33 +9,27 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.filler import WORDS, filler
 from provisioner.measuring.history import Setting as Where
 from provisioner.measuring.history import line_of, result_in
-from provisioner.measuring.llama_benchy import (
+from provisioner.measuring.llm import (
     SCHEMA,
     Answered,
+    Depth,
     Progress,
     Setting,
     UnknownProgressError,
     answered_in,
     command,
-    tokenizer_text,
-)
-from provisioner.measuring.llm_bench import (
-    Depth,
-    Length,
-    UncountedError,
     depth_of,
     fit,
     fit_by_answers,
-    length_of,
     most_tokens,
     reading_per_s,
     rounds_of,
-    tokens_in,
+    tokenizer_text,
     writing_per_s,
 )
+from provisioner.measuring.prompts import WORDS, Length, UncountedError, filler, length_of, tokens_in
 
 RECORDED = Path(__file__).parents[2] / "data/benchmarks/llama_benchy_progress.jsonl"
 """Of llama-benchy 0.4.0 against the double ``timed_engine``: first token after 0.05 s, then one each 0.01 s."""

@@ -9,24 +9,22 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.guidellm import (
+from provisioner.measuring.history import Setting as Where
+from provisioner.measuring.history import line_of, result_in
+from provisioner.measuring.load import (
+    PARTS,
+    Judged,
     Level,
+    NoAnswerError,
     Objective,
     Request,
     UnknownReportError,
     asked_text,
-    levels_in,
-    prompts_text,
-)
-from provisioner.measuring.history import Setting as Where
-from provisioner.measuring.history import line_of, result_in
-from provisioner.measuring.load_bench import (
-    PARTS,
-    Judged,
-    NoAnswerError,
     figures,
+    levels_in,
     options_of,
     percentile,
+    prompts_text,
     seconds_each,
     tokens_between,
 )

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.results import digest_of, keep, tried_before, tries_in
-from provisioner.measuring.trials import Tried
+from provisioner.measuring.probe import Tried, digest_of, keep, tried_before, tries_in
 from provisioner.values.state import Device, Instance
 
 INPUTS: dict[str, Any] = {"role": "r", "variables": {"llama_cpp_context": "a", "llama_cpp_threads": "b"}}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from provisioner.measuring.search import Contexts, ContradictionError, longest, next_try
+from provisioner.measuring.probe import Contexts, ContradictionError, longest, next_try
 
 KIB = 1024
 CONTEXTS = Contexts(4 * KIB, 128 * KIB, 256)

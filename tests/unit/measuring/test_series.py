@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from provisioner.measuring.series import BUSY, Series, Trial
+from provisioner.measuring.history import BUSY, Series, Trial
 
 
 def series(*values: float) -> Series:

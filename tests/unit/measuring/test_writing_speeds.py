@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from provisioner.loads.candidates import Measured
-from provisioner.measuring.history import Result, Setting
-from provisioner.measuring.series import Series, Trial
+from provisioner.measuring.history import Result, Series, Setting, Trial
 from provisioner.measuring.writing_speeds import writing_speeds
 
 AT = "2026-11-20T08:00:00+00:00"

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.measuring.history import Result, Setting
-from provisioner.measuring.series import Series, Trial
-from provisioner.report.engine_bench_picture import LEFT, RIGHT, WIDTH, engine_bench_svg
+from provisioner.measuring.engine_picture import LEFT, RIGHT, WIDTH, engine_bench_svg
+from provisioner.measuring.history import Result, Series, Setting, Trial
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>{{x}} & \"'\u202e\x07" + "x" * 60

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.measuring.live import CardUse, Look, Rates, Row, State
-from provisioner.report.live import cells_of, live_lines, live_text
+from provisioner.measuring.live import CardUse, Look, Rates, Row, State, cells_of, live_lines, live_text
 from provisioner.report.style import Style
 from provisioner.values.address import Address
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.trials import Probed, Tried
-from provisioner.report.probe_picture import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, probed_svg
+from provisioner.measuring.probe import Probed, Tried
+from provisioner.measuring.probe_picture import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, probed_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>{{x}} & \"'\u202e\x07" + "x" * 60

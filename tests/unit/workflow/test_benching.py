@@ -9,14 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.bench import asks
 from provisioner.lab.opening import Lab, open_lab
+from provisioner.measuring.speech import Speaker, asks, measure, speakers_of
 from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.events import Event
 from provisioner.values.state import Execution
-from provisioner.workflow.benching import Speaker, measure, speakers_of
 
 PROGRAM = "/usr/local/lib/kokoro/speak.py"
 SPEAKER = Speaker(Address("voice/kokoro"), "kokoro.service", 8880, ("af_sky", "bm_fable"), PROGRAM, "USE_GPU")

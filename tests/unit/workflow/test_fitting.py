@@ -12,14 +12,14 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.loads.measured import measured
 from provisioner.loads.terms import needed_bytes
-from provisioner.measuring.trials import LEAST_LEFT
+from provisioner.measuring.probe import BESIDE, LEAST_LEFT, estimated_contexts
 from provisioner.models.tiny_hf import tiny_folder
 from provisioner.report.messages import diagnostic_text, error_text
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
-from provisioner.workflow.fitting import BESIDE, budgets_of, check_fit, estimated_contexts, remember_use
+from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.loads.models import QWEN
 

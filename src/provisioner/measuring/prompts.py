@@ -1,8 +1,10 @@
-"""Texts of any length by which services are kept busy: of common words, drawn anew each time. Pure."""
+"""Prompts of a wished length: how many tokens words are to a service, and how long a conversation is. Pure."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
+from typing import Any
 
 _TEXT = """
 about above across after again against all almost along already also although always among and
@@ -41,3 +43,46 @@ WORDS = tuple(_TEXT.split())
 def filler(words: int, seed: int) -> str:
     """So many words; other ones for another seed."""
     return " ".join(random.Random(seed).choices(WORDS, k=words))  # noqa: S311  # the same for the same seed
+
+
+LONGEST_LOOK = 1000
+"""Words of the text by which its tokens are counted, at most."""
+
+
+class UncountedError(Exception):
+    """A service does not say how long prompts are, or says what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long words are to a service: its tokens for one of them, and those that stand around each prompt."""
+
+    per_word: float
+    around: float
+
+    def words(self, tokens: int) -> int:
+        """How many words are so many tokens, at least one."""
+        return max(round(tokens / self.per_word), 1)
+
+
+def length_of(shorter: tuple[int, int], longer: tuple[int, int]) -> Length:
+    """How long words are, by two texts: how many words and tokens each of them has.
+
+    Raises ``UncountedError`` where the longer one has no more tokens.
+    """
+    (few, few_tokens), (many, many_tokens) = shorter, longer
+    if many_tokens <= few_tokens:
+        raise UncountedError(f"it counts {few_tokens} tokens in {few} words, and {many_tokens} in {many}")
+    per_word = (many_tokens - few_tokens) / (many - few)
+    return Length(per_word, few_tokens - few * per_word)
+
+
+def tokens_in(answer: Any) -> int:
+    """How many tokens a prompt had, as an answer of ``/v1/chat/completions`` says; else ``UncountedError``."""
+    try:
+        tokens = answer["usage"]["prompt_tokens"]
+    except (TypeError, KeyError):
+        tokens = None
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens <= 0:
+        raise UncountedError("its answer does not say how many tokens the prompt had")
+    return tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from provisioner.measuring.trials import Probed, Tried
+from provisioner.measuring.probe import Probed, Tried
 from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 
 WIDTH, HEIGHT = 960, 480

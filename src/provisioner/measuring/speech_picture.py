@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from provisioner.bench import Bench, Run, Series, verdict
+from provisioner.measuring.speech import Bench, Run, Series, verdict
 from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 
 WIDTH = 960

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provisioner.measuring.history import Result
-from provisioner.measuring.series import Series
-from provisioner.report.engine_bench import number_text, unlike_text
+from provisioner.measuring.engine import number_text, unlike_text
+from provisioner.measuring.history import Result, Series
 from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 
 WIDTH = 960

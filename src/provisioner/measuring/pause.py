@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
 from types import ModuleType
@@ -20,7 +20,6 @@ from provisioner import cpu_waits, trial_unit
 from provisioner.carried import program_of
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.measuring.engines import Engine
 from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import COMMAND
@@ -29,6 +28,53 @@ from provisioner.services.base import ResolvedService
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress
 from provisioner.values.plain_data import Foreign, answer_value
+from provisioner.values.state import Instance
+
+# An engine that is measured: where it runs, and by what it is stopped and started. Pure.
+
+
+WITHOUT = (
+    "/switch/control.py",
+    "switch-",
+    "OnSuccess=",
+    "OnFailure=",
+    "StartLimit",
+    "Restart",
+    "ExecStop=",
+    "TimeoutStopSec=",
+    "WantedBy=",
+)
+"""Lines of an engine's unit that lead requests to it, start it again, or have its answers finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A service of the file that computes answers, with its container."""
+
+    service: ResolvedService
+    instance: Instance
+
+    @property
+    def container(self) -> str:
+        """Where it runs."""
+        return self.service.container
+
+    @property
+    def unit(self) -> str:
+        """Its unit."""
+        return self.service.page.unit or ""
+
+    @property
+    def switch(self) -> str:
+        """The socket by which the switch before it is asked; empty where there is none."""
+        return switch_socket(self.service)
+
+
+def switch_socket(service: ResolvedService) -> str:
+    """The socket by which the switch before a service is asked; empty where there is none."""
+    before, unit = service.behind, service.page.unit or ""
+    return f"/run/{before}-{unit.removesuffix('.service')}/control.sock" if before else ""
+
 
 SPARE_S = 120.0
 POLL_S = 0.5
