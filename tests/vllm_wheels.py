@@ -22,9 +22,9 @@ from unittest import mock
 import pytest
 import yaml
 
-from provisioner.report.stacks import lock_text
 from provisioner.wheels.known import Stack, known_stacks
 from provisioner.wheels.locking import Locked, LockRequest, locked
+from provisioner.wheels.text import lock_text
 from tests.processes import completed
 
 NAME = "vllm-tests"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.doctor.packages import SCRIPT, Packages, packages_in
+from provisioner.doctor.hosts import SCRIPT, Packages, packages_in
 from provisioner.providers.incus import IncusProvider
 
 pytestmark = [pytest.mark.incus]

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.doctor import diagnoses
-from provisioner.report.doctor import diagnoses_text
+from provisioner.doctor.examine import diagnoses_text
+from provisioner.doctor.hosts import diagnoses
 from provisioner.values.host_facts import (
     ApiRights,
     BridgeState,

@@ -8,12 +8,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.doctor.cards import Graphics, card_diagnoses
-from provisioner.doctor.slot import slot_verdict
+from provisioner.doctor.examine import diagnoses_text
+from provisioner.doctor.hosts import slot_verdict
 from provisioner.gpus.cards import Link
 from provisioner.gpus.choice import CardRequest
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.gpus.look import cards_in
-from provisioner.report.doctor import diagnoses_text
 from tests.unit.gpus.test_cards import AMD, CAPS, INTEL, ONE, TWO_DIFFERENT, TWO_EQUAL, VERSION, nodes, nvidia
 
 ANY = {"llama": CardRequest()}

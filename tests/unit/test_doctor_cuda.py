@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.doctor.cuda import Build, cuda_diagnosis
+from provisioner.doctor.cards import Build, cuda_diagnosis
+from provisioner.doctor.examine import diagnoses_text
 from provisioner.gpus.cards import Card
-from provisioner.report.doctor import diagnoses_text
 
 AMPERE = Card("0000:01:00.0", "nvidia", "RTX 3060", "nvidia", capability="8.6", driver_version="580.95.05", cuda="13.0")
 PASCAL = Card("0000:01:00.0", "nvidia", "GTX 1080", "nvidia", capability="6.1", driver_version="580.95.05", cuda="13.0")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from provisioner.doctor.examine import diagnoses_text
 from provisioner.doctor.inside import inside_diagnoses
 from provisioner.gpus.cards import Card
 from provisioner.gpus.inside import Access, Inside, Toolkit, Torch, User
 from provisioner.gpus.look import cards_in
-from provisioner.report.doctor import diagnoses_text
 from tests.unit.gpus.test_cards import AMD, ONE, nodes
 
 (NVIDIA,) = cards_in(ONE)

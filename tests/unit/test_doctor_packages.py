@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.doctor.packages import Newer, Packages, packages_diagnosis, packages_in
+from provisioner.doctor.hosts import Newer, Packages, packages_diagnosis, packages_in
 
 ANSWER = """\
 lists 1814400

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
-from provisioner.ejected.plain import plain_yaml
-from provisioner.ejected.support import PRELOAD, SUPPORT, packages_of, plugin_text
+from provisioner.eject.eject import PRELOAD, SUPPORT, packages_of, plugin_text
+from provisioner.eject.texts import Box, Source, connection_plugins, ejected_texts, plain_yaml, roles_of
 from provisioner.values import paths
 from provisioner.values.state import Instance, Secret, Service
 

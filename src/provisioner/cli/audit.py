@@ -20,14 +20,14 @@ def audit(session: Session, words: Words) -> int:
     of the host. Changes nothing: what is not only looked at is asked with a body that no server can use. Exits with 3
     when something answers that is on no page, with the request to repeat it.
     """
-    from provisioner.report.audit import audited_text
+    from provisioner.audit.judging import audited_text
+    from provisioner.reconcile import audit
     from provisioner.report.messages import finding_diagnostic
-    from provisioner.workflow import auditing
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
-    found = auditing.audit(lab, session.effects(lab), words.names)
+    found = audit.audit(lab, session.effects(lab), words.names)
     console.stop_progress()
     console.say(audited_text(found, console.style))
     for check in found.checks:

@@ -140,7 +140,7 @@ def _overlay(session: Session, looks: Looks, folder: Path) -> int:
 
 def _say(session: Session, looks: Looks, outcome: str, *, changed: tuple[Path, ...] = (), environment: str = "") -> int:
     """What was seen before anything was done, and what came of it."""
-    from provisioner.report.cuda import looks_content, looks_text
+    from provisioner.cuda.text import looks_content, looks_text
 
     more = {"environment": environment} if environment else {}
     text = f"{looks_text(looks, session.console.style)}\n{outcome}"

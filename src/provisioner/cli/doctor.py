@@ -21,19 +21,19 @@ def doctor(session: Session, words: Words, *, fix: bool) -> int:
     Exits with 3 when something is in the way, and says what to do about it. Warns of packages in running containers
     of which newer versions are known there; no list of packages is refreshed.
     """
-    from provisioner.report.doctor import diagnoses_text
+    from provisioner.doctor import examine
+    from provisioner.doctor.examine import diagnoses_text
     from provisioner.report.messages import finding_diagnostic
     from provisioner.values.events import Diagnostic
-    from provisioner.workflow import examining
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     providers = session.effects(lab).providers
-    found = examining.examine(lab, providers)
-    if fix and (done := examining.mend(found, providers)):
+    found = examine.examine(lab, providers)
+    if fix and (done := examine.mend(found, providers)):
         for words_said in done:
             console.emit(Diagnostic("note", words_said))
-        found = examining.examine(lab, providers)
+        found = examine.examine(lab, providers)
     console.say(diagnoses_text(found, console.style))
     for one in found:
         console.line("check", one.check)

@@ -22,13 +22,13 @@ def eject(session: Session, words: Words) -> int:
     DIR, which must be empty or new, gets an inventory, playbooks, the roles, and a README that says the three commands.
     Secrets are left as references to the environment. Nothing is changed on the hosts.
     """
-    from provisioner.workflow import ejecting
+    from provisioner.eject import eject
 
     if len(words.names) != 1:
         raise click.UsageError("Name one folder: provision eject DIR.")
     folder = Path(words.names[0])
     lab = _open(session, words.existing())
-    names = ejecting.eject(lab, session.effects(lab), folder)
+    names = eject.eject(lab, session.effects(lab), folder)
     session.console.result(
         f"Wrote {folder}: {folder / 'README.md'} says how to run it.", folder=folder, lab=lab.name, files=names
     )

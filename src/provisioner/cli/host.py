@@ -87,20 +87,20 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
     from functools import partial
     from time import monotonic
 
+    from provisioner.reconcile import prepare
     from provisioner.reconcile.runner import TaskEvent
     from provisioner.values import paths
-    from provisioner.workflow import preparing
 
     def on_task(event: TaskEvent) -> None:
         if event.status == "start":
             session.console.emit(ApplyProgress(TARGET, event.task))
 
     if gpu:
-        preparing.require_cards(cards_here())
+        prepare.require_cards(cards_here())
     run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
-    steps = [partial(preparing.prepare_cards, run_playbook)] if gpu else []
+    steps = [partial(prepare.prepare_cards, run_playbook)] if gpu else []
     if not (gpu and PROXMOX.exists()):
-        steps.insert(0, partial(preparing.prepare_host, _variables(given, paths.cache()), run_playbook))
+        steps.insert(0, partial(prepare.prepare_host, _variables(given, paths.cache()), run_playbook))
     started, changed = monotonic(), 0
     session.console.emit(ApplyStart(TARGET, ACTION))
     for step in steps:

@@ -18,13 +18,13 @@ def import_(session: Session, words: Words) -> int:
     Paste it under `containers:`; the next up then adopts the container: it gets the lab's mark, is kept as a snapshot,
     and what the file says is put into it. NAME may be the host's own id, as in pve1/105. Nothing is touched.
     """
-    from provisioner.report.imported import block_text
-    from provisioner.workflow import importing
+    from provisioner.eject import import_block
+    from provisioner.eject.import_block import block_text
 
     if len(words.names) != 1:
         raise click.UsageError("Name one container with its host: provision import HOST/NAME.")
     lab = session.open_lab(words.existing(), with_secrets=True)
-    found = importing.imported(lab, session.effects(lab).providers, words.names[0])
+    found = import_block.imported(lab, session.effects(lab).providers, words.names[0])
     text = block_text(found.name, found.written, found.changes, found.notes)
     session.console.result(
         text, name=found.name, container=found.written, changes=found.changes, notes=found.notes, yaml=text

@@ -75,7 +75,7 @@ class _Chosen:
 def _chosen(session: Session, file: Path, model: str, gpu: Card | None, use: str) -> _Chosen:
     """The best file of a model for a card; ``InputError`` where the file is there, ``PreflightError`` without one."""
     from provisioner.labfile.starter import already_there
-    from provisioner.report.suggest import before_up, block_text, left_lines, way_content, way_text
+    from provisioner.suggest.text import before_up, block_text, left_lines, way_content, way_text
 
     if file.exists():
         raise already_there(file)

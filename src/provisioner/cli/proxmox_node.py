@@ -13,7 +13,7 @@ from provisioner.values.errors import ExitCode, InputError, PreflightError
 from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:
-    from provisioner.workflow.preparing_node import Way
+    from provisioner.reconcile.prepare import Way
 
 COMMAND = "the command of secrets:"
 
@@ -23,13 +23,13 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
     from functools import partial
 
     from provisioner.providers.proxmox import ProxmoxProvider
-    from provisioner.workflow import preparing_node
+    from provisioner.reconcile import prepare
 
     way = _way(session, words)
     if others:
         raise InputError(f"Unable to use {', '.join(others)} for host {way.name}: that is for this machine's Incus")
     if only_print:
-        made = preparing_node.commands(way)
+        made = prepare.commands(way)
         nothing = f"Nothing is to be typed on the node: {way.page.user} may do everything there."
         session.console.result("\n".join(made) or nothing, host=way.name, commands=made)
         return ExitCode.DONE
@@ -42,7 +42,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
     way = _with_secrets(way)
     looked_up = (way.access.token_secret, way.access.password)
     session.console.hide([*way.lab.loaded.secrets.values(), *filter(None, looked_up)])
-    count = preparing_node.prepare_node(
+    count = prepare.prepare_node(
         way, partial(ProxmoxProvider, way.name), lambda text: session.console.emit(Diagnostic("note", text))
     )
     outcome = f"Host {way.name} is ready." if count else f"Host {way.name} was ready: nothing was changed."
@@ -53,7 +53,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
 def _way(session: Session, words: Words) -> Way:
     """The host that is named; ``InputError`` where that is no Proxmox of the file."""
     from provisioner.cli.effects import access_of
-    from provisioner.workflow import preparing_node
+    from provisioner.reconcile import prepare
 
     lab = session.open_lab(words.existing(), needs="none")
     name, hosts = " ".join(words.names), lab.resolved.hosts
@@ -63,7 +63,7 @@ def _way(session: Session, words: Words) -> Way:
         raise InputError(f"Unable to prepare {unknown}", resolution=f"Name one host of the file: {', '.join(hosts)}")
     if not isinstance(page, ProxmoxHost):
         raise InputError(f"Unable to prepare host {name}: it is no Proxmox", resolution="Leave its name out.")
-    return preparing_node.Way(lab, name, page, access_of(page, lab.loaded.path.parent))
+    return prepare.Way(lab, name, page, access_of(page, lab.loaded.path.parent))
 
 
 def _with_secrets(way: Way) -> Way:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # the world is imported when the verb touches it
     from provisioner.measuring.history import Result
     from provisioner.measuring.probe import Kept
     from provisioner.page.content import Asked, Clients, LabContent, Pending
+    from provisioner.page.page import Seen
     from provisioner.values.address import Address
     from provisioner.values.state import ContainerStatus
-    from provisioner.workflow.reporting import Seen
 
 SUFFIX = ".html"
 
@@ -67,8 +67,7 @@ def page_named(name: str) -> Path:
 def _write_page(session: Session, lab: Lab, page: Path) -> Seen:
     """Look at the lab and write its page, for the owner alone; gives what was seen."""
     from provisioner.labfile.whole_files import replace_text
-    from provisioner.page.page import lab_page
-    from provisioner.workflow import reporting
+    from provisioner.page.page import lab_page, look
 
     warned = [Diagnostic("warning", lab.loaded.rendered(one)) for one in lab.loaded.warnings]
 
@@ -79,7 +78,7 @@ def _write_page(session: Session, lab: Lab, page: Path) -> Seen:
 
     effects = replace(session.effects(lab), emit=emit)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    seen = reporting.look(lab, effects)
+    seen = look(lab, effects)
     if seen.error is not None:
         error = seen.error
         warned.append(Diagnostic("error", error.message, error.details, error.resolution))

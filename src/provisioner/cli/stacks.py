@@ -45,8 +45,8 @@ def stacks(ctx: click.Context, session: Session) -> int:
     """Print the wheel stacks that are known: torch and what is compiled against it, with a verdict for each."""
     if ctx.invoked_subcommand is not None:
         return ExitCode.DONE
-    from provisioner.report.stacks import stack_content, table_text
     from provisioner.wheels.known import known_stacks
+    from provisioner.wheels.text import stack_content, table_text
 
     found = list(known_stacks().values())
     judged = {one.id: _judged(one) for one in found}
@@ -67,9 +67,9 @@ def check(session: Session, what: tuple[str, ...], *, python: str, torch: str, d
     Exit code 0: they fit; 3: they do not, or nobody can know; 64: something is unreadable. Without arguments every
     known stack is judged. Wheels may be files, addresses or mere names.
     """
-    from provisioner.report.stacks import judgement_content, judgement_text
     from provisioner.wheels.objections import Fit
     from provisioner.wheels.rule import worst
+    from provisioner.wheels.text import judgement_content, judgement_text
 
     found = _sets(what, python, torch, driver)
     session.console.result(
@@ -93,10 +93,10 @@ def lock(session: Session, name: str, *, output: Path | None, lists: tuple[Path,
 
     What its packages ask for is resolved (by uv) for that Python on the image that has it, and frozen with it.
     """
-    from provisioner.report.stacks import lock_text
     from provisioner.wheels.known import known_stack
     from provisioner.wheels.locking import LockRequest, locked
     from provisioner.wheels.pythons import machine_with
+    from provisioner.wheels.text import lock_text
 
     extra = tuple(line for file in lists for line in file.read_text(encoding="utf-8").splitlines())
     stack = known_stack(name)

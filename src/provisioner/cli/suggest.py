@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from provisioner.loads.candidates import Way
     from provisioner.loads.occupied import Occupied
     from provisioner.loads.suggestions import Left
-    from provisioner.report.suggest import Asked
+    from provisioner.suggest.text import Asked
 
 
 def card_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Card | None:
     """A card by its memory, such as ``8GiB``, or by its name, such as ``RTX 3060 12GB``."""
-    from provisioner.workflow.suggesting import card_called, card_of
+    from provisioner.suggest.suggest import card_called, card_of
 
     if value is None:
         return None
@@ -60,8 +60,7 @@ def suggest(session: Session, words: Words, *, gpu: Card | None, exclusive: bool
     memory is. Without --gpu, what services of the file take of that card is taken off, but for the one that serves the
     model. Exit code 4 when nothing fits.
     """
-    from provisioner.report.occupied import occupied_content, occupied_lines
-    from provisioner.report.suggest import suggest_content, suggest_text
+    from provisioner.suggest.text import occupied_content, occupied_lines, suggest_content, suggest_text
 
     if not words.names:
         raise InputError("Unable to suggest anything: nothing is named", resolution="Name ORG/REPO of a hub.")
@@ -108,11 +107,9 @@ def suggestions(
     from provisioner.gpus.bandwidth import memory_speed
     from provisioner.loads.occupied import with_taken
     from provisioner.loads.suggestions import suggested
-    from provisioner.report.suggest import Asked
-    from provisioner.workflow.measured_speeds import with_measured
-    from provisioner.workflow.occupied import served_by
-    from provisioner.workflow.suggested_folders import on_card
-    from provisioner.workflow.suggesting import candidates_of, usable_bytes
+    from provisioner.suggest.speeds import with_measured
+    from provisioner.suggest.suggest import candidates_of, on_card, served_by, usable_bytes
+    from provisioner.suggest.text import Asked
 
     found = [one for target in targets for one in candidates_of(target, lab)]
     occupied = _largest(session, lab) if gpu is None else None
@@ -129,7 +126,7 @@ def suggestions(
 def _largest(session: Session, lab: Lab | None) -> Occupied:
     """The largest card of the file's containers, with what lies there; raises ``InputError`` where there is none."""
     from provisioner.reconcile.observe import cards_of
-    from provisioner.workflow.occupied import largest_card
+    from provisioner.suggest.suggest import largest_card
 
     wants = lab is not None and any(container.gpu is not None for container in lab.spec.containers.values())
     cards = cards_of(lab, session.effects(lab).providers) if lab is not None and wants else {}

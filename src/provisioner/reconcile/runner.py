@@ -270,7 +270,7 @@ def with_hosts(playbook: str, inventory: str, proved_later: Collection[str] = ()
     Containers that take turns are gone through one after the other. Of the others, those that are new are made all at
     once, and then proved in the playbook's order; ``proved_later`` are the roles that can be made so.
 
-    Both are YAML; in the inventory the groups stand below ``all.children``, as ``provisioner.reconcile.inventory`` renders it.
+    Both are YAML; in the inventory the groups stand below ``all.children``, as ``render_inventory`` makes it.
     """
     groups = _groups(inventory)
     plays = yaml_value(playbook)

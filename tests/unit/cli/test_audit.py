@@ -11,9 +11,9 @@ import pytest
 from provisioner import openings
 from provisioner.catalog import Opens, load_catalog
 from provisioner.openings import DISGUISED, ELSEWHERE, PLAIN, WRONG
+from provisioner.reconcile import audit
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device
-from provisioner.workflow import auditing
 from tests.case_files import read_cases
 from tests.raising import raising
 from tests.unit.cli.conftest import FILE, World
@@ -92,7 +92,7 @@ def test_a_port_that_a_profile_passes_on_is_a_finding(up: World) -> None:
 
 def test_a_port_that_the_file_asks_for_is_none(up: World, lab: Path) -> None:
     lab.write_text(FILE.replace("model: tiny,", "expose: lan, model: tiny,"))
-    up.monkeypatch.setattr(auditing, "lan_address", lambda *_: None)
+    up.monkeypatch.setattr(audit, "lan_address", lambda *_: None)
     assert up.command("up", "--yes").code == 0
     assert any(device.kind == "publish" for device in up.host.publications("llama"))
     assert up.command("audit").code == 0
@@ -238,7 +238,7 @@ def sites(lab: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A lab with a door, and with a service in the LAN that knows no key."""
     monkeypatch.setenv("PROVISION_SECRET_CA", "canary-authority-0123456789")
     lab.write_text(SITES)
-    world.monkeypatch.setattr(auditing, "lan_address", lambda *_: "127.0.0.1")
+    world.monkeypatch.setattr(audit, "lan_address", lambda *_: "127.0.0.1")
     assert world.command("up", "--yes").code == 0
     return world
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.doctor import packages
+from provisioner.doctor import hosts
 from provisioner.gpus.cards import Card, Link, Node
 from provisioner.gpus.health import HostDriver
 from provisioner.providers.fake import Container, FakeProvider
@@ -75,7 +75,7 @@ class Box(FakeProvider):
         self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
     ) -> Execution:
         """What a container answers; it has no apt."""
-        if command[-1] == packages.SCRIPT:
+        if command[-1] == hosts.SCRIPT:
             return Execution(0, b"", b"")
         assert command[-1] == "llama-server.service"
         return Execution(0, self.inside.encode(), b"") if self.inside else Execution(2, b"", b"no shell")

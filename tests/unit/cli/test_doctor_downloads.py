@@ -10,8 +10,8 @@ from urllib.error import HTTPError
 
 import pytest
 
+from provisioner.doctor import downloads
 from provisioner.models.remote_head import NoHeadError
-from provisioner.workflow import examining_downloads
 from tests.file_server import FileServer, serving
 from tests.unit.cli.conftest import World
 from tests.unit.test_hub import PAGE, REPOSITORY, page_of, sibling
@@ -85,11 +85,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     urls: list[str] = []
 
     def refuse(url: str, token: str | None, headers: dict[str, str], deadline_s: float) -> None:
-        assert (token, bool(headers), deadline_s) == (None, True, examining_downloads.DEADLINE_S)
+        assert (token, bool(headers), deadline_s) == (None, True, downloads.DEADLINE_S)
         urls.append(url)
         raise NoHeadError("Unauthorized") from HTTPError(url, 401, "Unauthorized", Message(), None)
 
-    monkeypatch.setattr(examining_downloads, "reach", refuse)
+    monkeypatch.setattr(downloads, "reach", refuse)
     return urls
 
 

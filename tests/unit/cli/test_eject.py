@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from provisioner.eject.inventory import listing
 from provisioner.lab.opening import model_files, open_lab
 from provisioner.values.events import ApplyProgress, Event
-from provisioner.workflow.listing import listing
 from tests.gguf_bytes import model_bytes
 from tests.raising import raising
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.eject.inventory import Listing, listing
 from provisioner.lab.opening import open_lab
 from provisioner.values.state import Secret, secrets_of
-from provisioner.workflow.listing import Listing, listing
 from tests.unit.cli.conftest import FILE, World
 
 WITH_THE_KEY = f"plugin: provisioner.inference.lab\n{FILE}"

@@ -260,7 +260,7 @@ def test_nothing_is_hashed_where_nothing_was_measured(
     def no_hash(file: Path) -> str:
         raise AssertionError(file)
 
-    monkeypatch.setattr("provisioner.workflow.measured_speeds.sha256_of", no_hash)
+    monkeypatch.setattr("provisioner.suggest.speeds.sha256_of", no_hash)
     (tmp_path / "one.gguf").write_bytes(head(15))
     measured("e" * 64, "NVIDIA GeForce RTX 4090")
     (way,) = ways(world, str(tmp_path / "one.gguf"), "--gpu", "RTX 3060 Ti")

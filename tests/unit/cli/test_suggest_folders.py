@@ -388,7 +388,7 @@ def test_a_folder_is_not_hashed_where_none_was_measured(
     def no_hash(file: Path) -> str:
         raise AssertionError(file)
 
-    monkeypatch.setattr("provisioner.workflow.measured_speeds.sha256_of", no_hash)
+    monkeypatch.setattr("provisioner.suggest.speeds.sha256_of", no_hash)
     measured("e" * 64, "NVIDIA GeForce RTX 4070")
     folder = write_model(tmp_path / "models/Eight", 64, **SMALL)
     (best,) = said(world, str(folder), *NAMED)["ways"]

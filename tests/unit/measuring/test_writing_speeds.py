@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.loads.candidates import Measured
 from provisioner.measuring.history import Result, Series, Setting, Trial
-from provisioner.measuring.writing_speeds import writing_speeds
+from provisioner.suggest.speeds import writing_speeds
 
 AT = "2026-11-20T08:00:00+00:00"
 CARD = "NVIDIA GeForce RTX 3060"

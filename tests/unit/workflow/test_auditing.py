@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.reconcile.audit import EGRESS, ways_out
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Fleet, Instance, Service
-from provisioner.workflow.auditing import EGRESS, ways_out
 
 IMAGE = Service("oci", "web", "app", {"oci_reaches": []}, port=8300, unit="oci.service")
 ENGINE = Service("llama_cpp", "llama", "engine", {}, port=8080, unit="llama-server.service")

@@ -43,7 +43,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin
 from ansible.template import trust_as_template
 
 if TYPE_CHECKING:
-    from provisioner.workflow.listing import Listing
+    from provisioner.eject.inventory import Listing
 
 SUFFIXES = (".yml", ".yaml")
 COLLECTION = "provisioner.inference"
@@ -104,10 +104,10 @@ def _listed(file: Path, say: Callable[[str], None]) -> Listing:
     try:
         from provisioner.cli.effects import providers_of
         from provisioner.cli.pace import Pace
+        from provisioner.eject.inventory import listing
         from provisioner.lab.opening import open_lab
         from provisioner.values.errors import ProvisionError
         from provisioner.values.events import ApplyProgress, Event
-        from provisioner.workflow.listing import listing
     except ImportError as error:
         raise AnsibleParserError(
             f"Unable to read {file}: the Python package provisioner is not installed beside ansible-core ({error}). "

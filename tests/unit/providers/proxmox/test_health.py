@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.doctor import Diagnosis, diagnoses
+from provisioner.doctor.diagnosis import Diagnosis
+from provisioner.doctor.examine import diagnoses_text
+from provisioner.doctor.hosts import diagnoses
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.health import examine
-from provisioner.report.doctor import diagnoses_text
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Execution, Secret
 from tests.case_files import read_cases

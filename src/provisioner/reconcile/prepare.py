@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from provisioner.gpus.cards import DRIVERS, Card
 from provisioner.lab import images_by_host
 from provisioner.lab.opening import Lab
 from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.labfile.starter import keep_secret
+from provisioner.reconcile.inventory import render_this_machine
+from provisioner.reconcile.runner import PlaybookResult
+from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import ApiRights
 from provisioner.values.state import Secret
 
-if TYPE_CHECKING:  # the driver is imported when a node is touched
+if TYPE_CHECKING:
     from provisioner.providers.proxmox import ProxmoxProvider
     from provisioner.providers.proxmox.access import Access
     from provisioner.providers.proxmox.granting import Need, Node
+
 
 Say = Callable[[str], None]
 
@@ -178,3 +183,35 @@ def _prove(way: Way, provider: ProxmoxProvider) -> None:
             details="\n".join(lacking),
             resolution=f"A grant on a path replaces what comes down to it: pveum user permissions {way.page.user}",
         )
+
+
+# The verb `host prepare`: what this machine has to have for containers, and for their graphics cards.
+
+
+INSTALL = (
+    "Install the driver as its own pages say, then start the machine anew and run this again. On Debian: for NVIDIA "
+    "apt install nvidia-driver (non-free), for AMD firmware-amd-graphics, for Intel firmware-misc-nonfree "
+    "(non-free-firmware). A card for virtual machines (vfio-pci) cannot be given to containers at the same time."
+)
+
+
+def require_cards(cards: Sequence[Card]) -> None:
+    """Raise ``PreflightError`` where no card of this machine has a driver that can compute; none is installed."""
+    if any(card.driver in DRIVERS[card.vendor] for card in cards):
+        return
+    seen = "\n".join(f"{card.title}: {card.obstacle()}" for card in cards)
+    raise PreflightError(
+        "Unable to prepare this machine's graphics cards: " + ("none has its driver" if cards else "it has none"),
+        details=seen or "Of NVIDIA, AMD and Intel there is none (lspci -nn | grep -E 'VGA|3D|Display').",
+        resolution=INSTALL if cards else "Leave --gpu out. In a virtual machine its host has to pass a card on first.",
+    )
+
+
+def prepare_cards(run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
+    """Have this machine's graphics cards ready for containers after every start: ``playbooks/gpu_host.yml`` on it."""
+    return run_playbook("gpu_host.yml", render_this_machine({}, paths.inventory_templates()))
+
+
+def prepare_host(variables: Mapping[str, object], run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
+    """Make this machine able to hold containers: ``playbooks/host.yml`` on localhost with the role's ``variables``."""
+    return run_playbook("host.yml", render_this_machine(variables, paths.inventory_templates()))

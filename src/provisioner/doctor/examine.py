@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from provisioner.doctor import Diagnosis, diagnoses, packages
-from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, requirement_diagnosis, unseen_diagnosis
-from provisioner.doctor.cuda import Build, cuda_diagnosis
-from provisioner.doctor.diagnosis import Verdict, diagnosed
+from provisioner.doctor import hosts
+from provisioner.doctor.cards import (
+    NODES,
+    Build,
+    Graphics,
+    card_diagnoses,
+    cuda_diagnosis,
+    requirement_diagnosis,
+    unseen_diagnosis,
+)
+from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
+from provisioner.doctor.downloads import download_diagnoses
+from provisioner.doctor.hosts import diagnoses
 from provisioner.doctor.inside import inside_diagnoses
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
@@ -19,15 +28,46 @@ from provisioner.lab.cards import card_requests, choose_cards, lends
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.providers.base import Provider
+from provisioner.reconcile.capacity import PORTS_HINT, taken_ports
 from provisioner.reconcile.observe import kept_images
+from provisioner.reconcile.plan import make_plan
+from provisioner.report.messages import check_text, finding_text
+from provisioner.report.style import PLAIN, Style, count_text
 from provisioner.services import knowledge_of
+from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import HostAnswers, HostFact
 from provisioner.values.plain_data import Foreign
+from provisioner.values.plan import ImpossiblePlanError
 from provisioner.values.state import Fleet, InstanceKind, Status
-from provisioner.workflow.examining_downloads import download_diagnoses
-from provisioner.workflow.examining_room import room_diagnoses
+
+# The verb `doctor`: memory, disks and ports that a file asks for, held against one of its hosts.
+
+
+def room_diagnoses(lab: Lab, desired: Fleet, there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
+    """Yield which ports of the provider's host are taken, what was seen of its memory, and which storages are tight.
+
+    Raises ``PreflightError`` in the end for new disks that the host cannot have.
+    """
+    host = provider.host
+    containers = tuple(container for container in desired.instances if container.host == host)
+    taken = "; ".join(taken_ports(lab, containers, there))
+    if taken:
+        yield diagnosed(host, "ports", Verdict("", taken, PORTS_HINT))
+    try:
+        plan = make_plan(Fleet(lab.name, containers), there)
+    except ImpossiblePlanError as error:
+        plan = error.plan
+    has = provider.capacity(plan.growing_on(host))
+    short = has.short_memory(containers)
+    if short:
+        yield diagnosed(host, "memory", Verdict(short, warning=MEMORY_HINT))
+    elif has.memory:
+        yield diagnosed(host, "memory", Verdict("it has what the containers of the file may take together"))
+    for words in has.require_room(host):
+        yield diagnosed(host, "room", Verdict(words, warning=DISK_HINT))
+
 
 LOOK_TIMEOUT_S = 60.0
 CARD = "card"
@@ -55,7 +95,7 @@ def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...
     found = tuple(diagnosis for one in seen for diagnosis in _judged(lab, one))
     if not any(service.sites for service in lab.resolved.services.values()):
         return found
-    from provisioner.workflow.site_names import site_diagnoses  # nothing that a lab without a door needs
+    from provisioner.doctor.site_names import site_diagnoses  # nothing that a lab without a door needs
 
     return (*found, *site_diagnoses(lab, providers))
 
@@ -117,15 +157,15 @@ def _packages(there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
         if one.status is not Status.RUNNING or one.kind is not InstanceKind.SERVING:
             continue
         try:
-            done = provider.execute(one.name, ["sh", "-c", packages.SCRIPT], timeout_s=LOOK_TIMEOUT_S)
+            done = provider.execute(one.name, ["sh", "-c", hosts.SCRIPT], timeout_s=LOOK_TIMEOUT_S)
         except ProvisionError as error:
-            yield packages.unread_diagnosis(one.name, error.message)
+            yield hosts.unread_diagnosis(one.name, error.message)
             continue
-        seen = packages.packages_in(done.stdout.decode(errors="replace"))
+        seen = hosts.packages_in(done.stdout.decode(errors="replace"))
         if done.returncode:
-            yield packages.unread_diagnosis(one.name, Foreign.of_output(done.stderr))
+            yield hosts.unread_diagnosis(one.name, Foreign.of_output(done.stderr))
         elif seen is not None:
-            yield packages.packages_diagnosis(one.name, seen)
+            yield hosts.packages_diagnosis(one.name, seen)
 
 
 def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str, Inside]]:
@@ -169,3 +209,18 @@ def _builds(lab: Lab, cards: Mapping[str, Card]) -> Iterator[tuple[str, Build]]:
         build = knowledge_of(service.role).cuda_build(service)
         if service.card is not None and build is not None:
             yield service.container, Build(service.address, build.version, build.architectures)
+
+
+# What was seen of the hosts, a line for each thing, and below it what is wrong and what to do.
+
+
+def diagnoses_text(diagnoses: Sequence[Diagnosis], style: Style = PLAIN) -> str:
+    """All of it; what is wrong is told a second time, with what to do."""
+    lines = [check_text(diagnosis.check, style) for diagnosis in diagnoses]
+    findings = [diagnosis.finding for diagnosis in diagnoses if diagnosis.finding is not None]
+    if findings:
+        lines += ["", *(finding_text(finding, style) for finding in findings)]
+        lines.append(f"{count_text(len(findings), 'finding')}.")
+    else:
+        lines.append(style.paint("Healthy: nothing is in the way of this lab.", "green"))
+    return "\n".join(lines)
