@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from provisioner.gpus.cards import Card
+from provisioner.lab.served import Served
 from provisioner.loads.budgets import Budget, usable_of
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
@@ -13,7 +14,7 @@ from provisioner.loads.measured import Measured, digest_of, identity_of
 from provisioner.loads.terms import MIB, Load
 from provisioner.measuring.history import SECONDS, Result, Series, Setting, Trial
 from provisioner.measuring.probe import Kept, Tried
-from provisioner.page.clients import Gateway, Served, Speech
+from provisioner.page.clients import Gateway, Speech
 from provisioner.page.content import Asked, Clients, LabContent, Pending
 from provisioner.page.topology import Box, Edge, Graph, Host, Outside, Service
 from provisioner.reconcile.prove import Proved

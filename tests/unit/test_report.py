@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.page.clients import CLIENTS, Gateway, Served, client_text
+from provisioner.lab.served import Served
+from provisioner.page.clients import CLIENTS, Gateway, client_text
 from provisioner.reconcile.text import plan_text, status_text
 from provisioner.report.lines import event_line, json_line, plain_value, version_line
 from provisioner.report.messages import check_text, error_text, findings_text, summary_text

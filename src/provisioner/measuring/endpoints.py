@@ -25,13 +25,13 @@ from provisioner.cpu_waits import Waits
 from provisioner.lab.aliases import ENGINE_STAGE, flatten
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
+from provisioner.lab.served import models_of
 from provisioner.labfile.spec import OLLAMA, Upstream, provider_of
 from provisioner.measuring.engine import served_there
 from provisioner.measuring.history import Setting
 from provisioner.measuring.history import Setting as Where
 from provisioner.measuring.pause import SPARE_S, Engine, asked_there, look_at
 from provisioner.measuring.prompts import LONGEST_LOOK, Length, UncountedError, filler, length_of, tokens_in
-from provisioner.page.clients import models_of
 from provisioner.reconcile.effects import Effects
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService

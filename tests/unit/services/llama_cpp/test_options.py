@@ -11,9 +11,10 @@ import pytest
 
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.lab.rules import model_option_problems, warnings
+from provisioner.lab.served import Served
 from provisioner.labfile.spec import Spec
 from provisioner.models.header import Header
-from provisioner.page.clients import Served, entrance_of
+from provisioner.page.clients import entrance_of
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes
