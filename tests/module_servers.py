@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provisioner.module_server.handing import ModuleServer, Notes, Served, hand_over, served, stop_command
+from provisioner.inside.module_server.handing import ModuleServer, Notes, Served, hand_over, served, stop_command
 from tests.module_payloads import PYTHON
 from tests.waiting import wait_until
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.module_server.handing import NOTES, SWITCH, served, stop_command
-from provisioner.module_server.handing import ROOT as ROOT_IN_CONTAINER
+from provisioner.inside.module_server.handing import NOTES, SWITCH, served, stop_command
+from provisioner.inside.module_server.handing import ROOT as ROOT_IN_CONTAINER
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.module_server.handing import served, stop_command
+from provisioner.inside.module_server.handing import served, stop_command
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from provisioner import agent
-from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
+from provisioner.inside import agent
+from provisioner.inside.agent import differences, look, read_stamp, state_of, write_stamps
 from provisioner.values.facts import ASLEEP, BUSY
 from tests.case_files import read_cases
 from tests.raising import raising

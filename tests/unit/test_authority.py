@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509 import verification
 
-from provisioner.authority import LEAF_DAYS, P256_ORDER, Authority, AuthorityError
+from provisioner.tls.authority import LEAF_DAYS, P256_ORDER, Authority, AuthorityError
 
 SECRET = "canary-of-an-authority"
 AUTHORITY = Authority(SECRET)

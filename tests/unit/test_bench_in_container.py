@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from provisioner import bench_in_container as program
-from provisioner import cpu_waits, trial_unit
-from provisioner.agent_answers import DamagedAnswerError, bench_answer, served_answer
-from provisioner.carried import program_of
-from provisioner.trial_unit import OUTCOMES
+from provisioner.inside import cpu_waits, trial_unit
+from provisioner.inside import engine_bench as program
+from provisioner.inside.answers import DamagedAnswerError, bench_answer, served_answer
+from provisioner.inside.bundle import program_of
+from provisioner.inside.trial_unit import OUTCOMES
 
 UNIT = """# /etc/systemd/system/llama-server.service
 [Unit]
@@ -257,11 +257,7 @@ def test_what_is_written_beyond_its_limit_is_cut(there: Path, monkeypatch: pytes
 
 @pytest.mark.usefixtures("there")
 def test_it_is_carried_as_one_text_that_python_alone_runs() -> None:
-    needed = {
-        name: Path(str(one.__file__)).read_text()
-        for name, one in (("cpu_waits", cpu_waits), ("trial_unit", trial_unit))
-    }
-    text = program_of(Path(program.__file__).read_text(), needed)
+    text = program_of(program, cpu_waits, trial_unit)
     run = "import sys; scope = {'__name__': 'agent'}; exec(sys.argv[1], scope); scope['main'](sys.stdin.buffer.read())"
     done = subprocess.run(
         [sys.executable, "-IS", "-c", run, text],

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from provisioner.certificates import CERTIFICATE, KEY, Flaw, flaws, remarks
+from provisioner.tls.certificates import CERTIFICATE, KEY, Flaw, flaws, remarks
 from tests.signed_pairs import NOW, Signed, signed
 
 CHAT, API = "chat.home.example", "api.home.example"

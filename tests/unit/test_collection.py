@@ -83,7 +83,7 @@ def test_every_role_module_and_lookup_is_in_it(tree: Path) -> None:
 def test_nothing_in_it_is_a_link_or_a_cache(tree: Path) -> None:
     assert [path for path in tree.rglob("*") if path.is_symlink() or path.name == "__pycache__"] == []
     guards = [tree / f"roles/{role}/programs/guard.py" for role in ("kokoro", "litellm", "tabbyapi")]
-    assert {path.read_bytes() for path in guards} == {(ROOT / "src/provisioner/guard.py").read_bytes()}
+    assert {path.read_bytes() for path in guards} == {(ROOT / "src/provisioner/inside/request_limits.py").read_bytes()}
 
 
 def test_what_is_imported_of_the_collection_is_in_it(tree: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.module_server.handing import Served, stop_command
+from provisioner.inside.module_server.handing import Served, stop_command
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.reconcile.configure import Configured, configure
 from provisioner.reconcile.runner import GO_ON, HIDDEN, PlaybookResult, TaskEvent, run_playbook

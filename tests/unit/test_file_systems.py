@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.file_systems import FileSystem, Growth, Look, look, stayed_small
+from provisioner.inside.file_systems import FileSystem, Growth, Look, look, stayed_small
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Execution
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import former_in_process as former
+from provisioner.inside import former_key_in_process as former
 
 FORMER, PRESENT = "canary-of-before-0123", "canary-of-now-0123"
 

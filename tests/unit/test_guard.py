@@ -12,8 +12,16 @@ from typing import Any
 
 import pytest
 
-from provisioner import guard
-from provisioner.guard import DISCARDED_BYTES, KEY_HEADERS, Doors, Guard, Limits, is_worth_a_line, watched
+from provisioner.inside import request_limits
+from provisioner.inside.request_limits import (
+    DISCARDED_BYTES,
+    KEY_HEADERS,
+    Doors,
+    Guard,
+    Limits,
+    is_worth_a_line,
+    watched,
+)
 from provisioner.values import paths
 from tests.case_files import read_cases
 
@@ -30,7 +38,7 @@ END: dict[str, Any] = {"type": "http.disconnect"}
 @pytest.fixture(autouse=True)
 def short_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody here writes on for seconds after a refusal."""
-    monkeypatch.setattr(guard, "DISCARD_S", 0.2)
+    monkeypatch.setattr(request_limits, "DISCARD_S", 0.2)
 
 
 @dataclass
@@ -328,9 +336,9 @@ def test_start_and_stop_go_through_and_websockets_do_not() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    guard = Guard(application, LIMITS, DOORS)
-    asyncio.run(guard({"type": "lifespan"}, unreachable, send))
-    asyncio.run(guard({"type": "websocket", "path": "/v1/models", "headers": []}, unreachable, send))
+    request_limits = Guard(application, LIMITS, DOORS)
+    asyncio.run(request_limits({"type": "lifespan"}, unreachable, send))
+    asyncio.run(request_limits({"type": "websocket", "path": "/v1/models", "headers": []}, unreachable, send))
     assert seen == ["lifespan"]
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
@@ -403,7 +411,7 @@ def connected(steps: Callable[[Any, Transport], Any]) -> Transport:
 
 
 async def longer_than_the_limit() -> None:
-    await asyncio.sleep(LIMITS.headers_s + guard.GRACE_S + 0.1)
+    await asyncio.sleep(LIMITS.headers_s + request_limits.GRACE_S + 0.1)
 
 
 def test_a_connection_on_which_no_request_begins_is_ended() -> None:

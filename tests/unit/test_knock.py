@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import knock
+from provisioner.inside import http_probe
 from tests.http_servers import HERE, QuietHandler, served
 
 CANARY = "sk-canary"
@@ -53,7 +53,7 @@ def test_each_status_is_told_by_its_requests_name(port: int) -> None:
         asked("wrong", "GET", "/v1/models", Authorization="Bearer sk-wrong"),
         asked("large", "POST", "/v1/models", **{"Content-Length": "11"}),
     ]
-    command = [sys.executable, knock.__file__]
+    command = [sys.executable, http_probe.__file__]
     text = json.dumps({"port": port, "timeout_s": 10, "asked": requests})
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=30)
     assert json.loads(done.stdout) == {"right": 200, "elsewhere": 404, "wrong": 401, "large": 413}
@@ -63,5 +63,7 @@ def test_each_status_is_told_by_its_requests_name(port: int) -> None:
 def test_nobody_is_a_status_as_well() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert knock.statuses({"port": port, "timeout_s": 0.2, "asked": [asked("late", "GET", "/")]}) == {"late": 0}
-    assert knock.statuses({"port": port, "timeout_s": 5, "asked": [asked("gone", "GET", "/")]}) == {"gone": 0}
+        assert http_probe.statuses({"port": port, "timeout_s": 0.2, "asked": [asked("late", "GET", "/")]}) == {
+            "late": 0
+        }
+    assert http_probe.statuses({"port": port, "timeout_s": 5, "asked": [asked("gone", "GET", "/")]}) == {"gone": 0}

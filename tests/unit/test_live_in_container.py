@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from provisioner import live_in_container as program
-from provisioner.agent import System
-from provisioner.agent_answers import DamagedAnswerError, live_answer
+from provisioner.inside import activity as program
+from provisioner.inside.agent import System
+from provisioner.inside.answers import DamagedAnswerError, live_answer
 from provisioner.measuring.live import program_text
 from provisioner.services.base import Metrics
 from provisioner.services.llama_cpp import SERIES

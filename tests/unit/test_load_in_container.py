@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from provisioner import cpu_waits, trial_unit
-from provisioner import load_in_container as program
-from provisioner.agent_answers import DamagedAnswerError, load_answer
-from provisioner.carried import program_of
+from provisioner.inside import cpu_waits, trial_unit
+from provisioner.inside import interference as program
+from provisioner.inside.answers import DamagedAnswerError, load_answer
+from provisioner.inside.bundle import program_of
 from tests.unit.test_live_in_container import switch
 
 STATISTICS = """# pxname,svname,scur,stot,status,
@@ -43,11 +43,7 @@ def test_where_there_is_no_switch_nobody_counts(tmp_path: Path) -> None:
 
 
 def test_it_runs_where_nothing_is_installed() -> None:
-    needed = {
-        name: Path(str(one.__file__)).read_text()
-        for name, one in (("cpu_waits", cpu_waits), ("trial_unit", trial_unit))
-    }
-    text = program_of(Path(program.__file__).read_text(), needed)
+    text = program_of(program, cpu_waits, trial_unit)
     asked = json.dumps({"do": "load", "socket": ""})
     done = subprocess.run(
         [sys.executable, "-IS", "-c", text], input=asked.encode(), capture_output=True, timeout=60, check=True

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from provisioner import openings
-from provisioner.openings import DISGUISED, ELSEWHERE, FOREIGN, PLAIN, WRONG, WRONG_KEY
+from provisioner.inside import exposure
+from provisioner.inside.exposure import DISGUISED, ELSEWHERE, FOREIGN, PLAIN, WRONG, WRONG_KEY
 from tests.http_servers import HERE, QuietHandler, served
 
 PAGE = {
@@ -69,7 +69,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def asked_of(address: str, **door: Any) -> dict[str, Any]:
     """The answer of one door of that address; without more, each way is taken."""
     said = {"name": "it", "url": address, "ways": {PLAIN: None}, "timeout_s": 5, "open": ["GET /health"], **door}
-    (answer,) = openings.look({"doors": [said], "most": 1000, "within_s": 60})["doors"]
+    (answer,) = exposure.look({"doors": [said], "most": 1000, "within_s": 60})["doors"]
     return dict(answer)
 
 
@@ -175,8 +175,8 @@ def test_the_front_page_in_the_place_of_what_is_not_there_is_closed(address: str
     Server.bodies |= {"/": b"<html>sign in", "/unknown": b"<html>sign in", "/v1/models": b'{"data": []}'}
     answer = asked_of(address, front=True, routes=[["GET", "/unknown"], ["GET", "/v1/models"], ["GET", "/"]])
     assert [path for _, path, _, _ in answer["answered"]] == ["/v1/models"]
-    Server.statuses |= {openings.NOWHERE: 405, "/elsewhere": 405, "/there": 405}
-    Server.bodies |= {openings.NOWHERE: b"not here", "/elsewhere": b"not here", "/there": b"another method, please"}
+    Server.statuses |= {exposure.NOWHERE: 405, "/elsewhere": 405, "/there": 405}
+    Server.bodies |= {exposure.NOWHERE: b"not here", "/elsewhere": b"not here", "/there": b"another method, please"}
     answer = asked_of(address, front=True, routes=[["POST", "/elsewhere"], ["POST", "/there"]])
     assert [path for _, path, _, _ in answer["answered"]] == ["/there"]
     assert "/unknown" in [path for _, path, _, _ in asked_of(address, routes=[["GET", "/unknown"]])["answered"]]
@@ -222,9 +222,9 @@ def test_a_server_that_tells_no_routes_is_said(address: str) -> None:
 
 def test_after_so_many_requests_and_so_long_nothing_more_is_asked(address: str) -> None:
     door = {"name": "it", "url": address, "ways": {PLAIN: None}, "routes": [["GET", f"/{n}"] for n in range(9)]}
-    (answer,) = openings.look({"doors": [door], "most": 4, "within_s": 60})["doors"]
+    (answer,) = exposure.look({"doors": [door], "most": 4, "within_s": 60})["doors"]
     assert (answer["asked"], answer["left"], len(Server.asked)) == (4, 5, 4)
-    (answer,) = openings.look({"doors": [door], "most": 4, "within_s": -1})["doors"]
+    (answer,) = exposure.look({"doors": [door], "most": 4, "within_s": -1})["doors"]
     assert (answer["asked"], answer["left"]) == (0, 9)
 
 
@@ -264,8 +264,8 @@ tcp LISTEN 0      4096                 *:9000             *:* users:(("python3",
 
 
 def test_sockets_are_read_as_ss_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openings, "_unit_of", lambda process: f"unit-{process}.service")
-    assert openings.sockets_in(SS.format(pid=7)) == [
+    monkeypatch.setattr(exposure, "_unit_of", lambda process: f"unit-{process}.service")
+    assert exposure.sockets_in(SS.format(pid=7)) == [
         ["udp", "127.0.0.53", 53, "unit-7.service"],
         ["udp", "10.89.77.71", 68, ""],
         ["tcp", "10.89.77.7", 8080, "unit-0.service"],
@@ -275,12 +275,12 @@ def test_sockets_are_read_as_ss_tells_them(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_process_that_has_gone_has_no_unit_any_more() -> None:
-    assert openings.sockets_in(SS.format(pid=2**30))[0] == ["udp", "127.0.0.53", 53, ""]
+    assert exposure.sockets_in(SS.format(pid=2**30))[0] == ["udp", "127.0.0.53", 53, ""]
 
 
 def test_it_runs_alone_as_containers_run_it(address: str) -> None:
     """With nothing but Python's own library, from its text."""
-    text = Path(openings.__file__).read_text(encoding="utf-8")
+    text = Path(exposure.__file__).read_text(encoding="utf-8")
     door = {"name": "it", "url": address, "ways": {PLAIN: None}, "routes": [["GET", "/health"]], "timeout_s": 5}
     question = json.dumps({"sockets": False, "doors": [door], "most": 5, "within_s": 5})
     command = [sys.executable, "-BEsSc", text]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.module_server.packed_modules import FOLDERS_KEPT, bring, folder_of, keep
+from provisioner.inside.module_server.packed_modules import FOLDERS_KEPT, bring, folder_of, keep
 from provisioner.reconcile.runner import ansible_environment
 
 PACKING = "ANSIBALLZ: Creating module"

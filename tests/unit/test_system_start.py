@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import system_start
-from provisioner.system_start import Start, start_of
+from provisioner.inside import system_start
+from provisioner.inside.system_start import Start, start_of
 from provisioner.values.state import Execution
 
 HANGS_ONCE = """#!/bin/sh

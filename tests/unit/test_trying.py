@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import trial_unit, trying
+from provisioner.inside import trial, trial_unit
 from provisioner.measuring.pause import WITHOUT
 from provisioner.measuring.probe import BEGINNING, PLACES, Heard, doubts, places_in
 from tests.doubles.openai import limited_engine
@@ -73,7 +73,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         unit.write_text(f"[Unit]\nOnFailure=switch-gone.service\n[Service]\nExecStart={command}\nExecStop=/bin/drain\n")
         tokens = context * 95 // 100
         ask = {
-            "path": trying.NATIVE,
+            "path": trial.NATIVE,
             "url": f"http://127.0.0.1:{port}",
             "key_file": "",
             "key_name": "",
@@ -111,10 +111,10 @@ def told(found: dict[str, Any]) -> list[str]:
 
 
 def test_a_context_that_answers_is_told_with_what_was_heard(asked: Any) -> None:
-    found = trying.tried(asked(4096))
+    found = trial.tried(asked(4096))
     assert (found["outcome"], found["words"], len(found["heard"])) == ("answered", "", 5)
     assert found["load_s"] > 0
-    assert (found["layers"], found["memory"], found["card"]) == ([2, 3], 4096, 12 * trying.MIB)
+    assert (found["layers"], found["memory"], found["card"]) == ([2, 3], 4096, 12 * trial.MIB)
     assert found["left"] > 0
     assert told(found) == []
 
@@ -123,7 +123,7 @@ def of_text(question: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     """The same question to an engine that takes text alone, with a key beside another one."""
     keys = tmp_path / "keys.yml"
     keys.write_text(f'# ours\napi_key: "{KEY}"\nadmin_key: "canary-of-another"\n')
-    more = {"path": trying.OPENAI, "encode": "/v1/token/encode", "key_file": str(keys), "key_name": "api_key"}
+    more = {"path": trial.OPENAI, "encode": "/v1/token/encode", "key_file": str(keys), "key_name": "api_key"}
     return {**question, "ask": {**question["ask"], **more}}
 
 
@@ -134,10 +134,10 @@ def test_an_engine_that_takes_text_alone_is_asked_with_as_much_of_it(
     (tmp_path / "only").write_text(KEY)
     words = ["--api-key-file", str(tmp_path / "only"), *(["--does", does] if does else [])]
     question = of_text(asked(4096, *words), tmp_path)
-    found = trying.tried(question)
+    found = trial.tried(question)
     assert (found["outcome"], found["words"]) == ("answered", "")
     wanted = 4096 * 95 // 100
-    assert wanted * trying.CLOSE <= found["sent"] <= wanted
+    assert wanted * trial.CLOSE <= found["sent"] <= wanted
     assert {one["tokens"] for one in found["heard"]} == {found["sent"]}
     assert len(told(found)) == doubted
 
@@ -145,11 +145,11 @@ def test_an_engine_that_takes_text_alone_is_asked_with_as_much_of_it(
 def test_where_no_text_becomes_as_long_as_wanted_that_is_told(asked: Any) -> None:
     ask = {**asked(4096)["ask"], "encode": "/v1/token/encode"}
     with pytest.raises(trial_unit.FailedError, match="no text of 3891 tokens could be made"):
-        trying.prompts_of(ask, lambda _: 1)
+        trial.prompts_of(ask, lambda _: 1)
 
 
 def test_an_engine_that_drops_a_part_of_its_prompt_is_doubted(asked: Any) -> None:
-    found = trying.tried(asked(4096, "--does", "drop"))
+    found = trial.tried(asked(4096, "--does", "drop"))
     assert found["outcome"] == "answered"
     assert told(found) == [f"another token near the {BEGINNING} of its prompt changed nothing of the answer"]
 
@@ -168,7 +168,7 @@ def test_what_does_not_answer_is_told_apart(
     asked: Any, words: tuple[str, ...], result: str, outcome: str, said: str
 ) -> None:
     limit = {"load_s": 1} if outcome == "hung" else {}
-    found = trying.tried(asked(8192, "--ceiling", "8191", *words, result=result, **limit))
+    found = trial.tried(asked(8192, "--ceiling", "8191", *words, result=result, **limit))
     assert (found["outcome"], found["heard"]) == (outcome, [])
     assert said in found["words"]
 
@@ -180,7 +180,7 @@ def test_what_the_kernel_ended_for_its_containers_memory_had_no_room(
     """Of that systemd says ``signal``: it looks at the limit of the unit alone."""
     counted = iter(counts)
     monkeypatch.setattr(trial_unit, "oom_kills", lambda: next(counted))
-    found = trying.tried(asked(8192, "--ceiling", "8191", "--does", "crash", result="signal"))
+    found = trial.tried(asked(8192, "--ceiling", "8191", "--does", "crash", result="signal"))
     assert found["outcome"] == outcome
 
 
@@ -195,16 +195,16 @@ def test_a_process_with_other_words_is_taken_for_no_answer(asked: Any) -> None:
     """An earlier text may have been started again by systemd."""
     question = asked(4096)
     question["shows"] = ["--ctx-size", "8192"]
-    found = trying.tried(question)
+    found = trial.tried(question)
     assert (found["outcome"], found["words"]) == ("refused", "it runs without 8192")
 
 
 def test_the_key_is_read_where_it_lies_and_said_nowhere(asked: Any, tmp_path: Path) -> None:
     question = asked(4096, "--api-key-file", str(tmp_path / "only"))
     (tmp_path / "only").write_text(KEY)
-    assert "HTTP 401" in trying.tried(question)["words"]
+    assert "HTTP 401" in trial.tried(question)["words"]
     question["ask"]["key_file"] = str(tmp_path / "key")
-    found = trying.tried(question)
+    found = trial.tried(question)
     assert found["outcome"] == "answered"
     assert KEY not in json.dumps([question, found])
 
@@ -240,14 +240,14 @@ def test_no_line_of_the_engine_lets_its_trial_take_longer_to_end() -> None:
 
 def test_it_may_run_for_as_long_as_its_start_and_all_of_its_answers_may_take(asked: Any) -> None:
     question = asked(4096)
-    text = trying.Trial(question).text()
+    text = trial.Trial(question).text()
     answers = len(question["ask"]["changed"])
-    assert f"RuntimeMaxSec={20 + answers * 20 + trying.MARGIN_S:.0f}\n" in text
+    assert f"RuntimeMaxSec={20 + answers * 20 + trial.MARGIN_S:.0f}\n" in text
 
 
 def test_prompts_differ_in_the_one_token_that_is_changed() -> None:
     ask = {"tokens": 5000, "first": 100, "last": 400}
-    plain, changed = trying.prompt_of(ask, None), trying.prompt_of(ask, 2500)
+    plain, changed = trial.prompt_of(ask, None), trial.prompt_of(ask, 2500)
     assert [at for at in range(5000) if plain[at] != changed[at]] == [2500]
     assert {*plain} == {*range(100, 400)}
     assert changed[2500] == 400
@@ -256,5 +256,5 @@ def test_prompts_differ_in_the_one_token_that_is_changed() -> None:
 def test_a_port_that_is_free_stands_where_it_is_asked_for(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
     question = json.dumps(asked(4096))
     port = str(json.loads(question)["health"]).rpartition(":")[2].partition("/")[0]
-    trying.main(question.replace(port, "{port}").encode())
+    trial.main(question.replace(port, "{port}").encode())
     assert json.loads(capsys.readouterr().out)["outcome"] == "answered"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import CertificateSigningRequestBuilder, Name
 from testinfra.host import Host
 
-from provisioner.authority import Authority
+from provisioner.tls.authority import Authority
 from provisioner.values import paths
 from tests.molecule.changes import scenario_variables
 from tests.molecule.counted import kept

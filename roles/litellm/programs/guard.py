@@ -1,1 +1,1 @@
-../../../src/provisioner/guard.py
+../../../src/provisioner/inside/request_limits.py

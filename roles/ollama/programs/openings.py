@@ -1,1 +1,1 @@
-../../../src/provisioner/openings.py
+../../../src/provisioner/inside/exposure.py

@@ -1,1 +1,1 @@
-../../../src/provisioner/former_in_process.py
+../../../src/provisioner/inside/former_key_in_process.py

@@ -1,1 +1,1 @@
-../../../src/provisioner/knock.py
+../../../src/provisioner/inside/http_probe.py

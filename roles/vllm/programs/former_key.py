@@ -1,1 +1,1 @@
-../../../src/provisioner/former_key.py
+../../../src/provisioner/inside/former_key.py

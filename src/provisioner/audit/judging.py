@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from provisioner.audit.questions import LAN, Asked, Extent, is_keyless
 from provisioner.catalog import Socket
+from provisioner.inside.exposure import HEADERS, UNUSABLE, WITH_BODY
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.openings import HEADERS, UNUSABLE, WITH_BODY
 from provisioner.report.messages import check_text, finding_text
 from provisioner.report.style import PLAIN, Style, count_text
 from provisioner.services.base import LAN as ON_LAN

@@ -72,7 +72,7 @@ class Root:
 
 def _roots(lab: Lab, session: Session) -> list[Root]:
     """The root of each door of the file; those with one secret have one."""
-    from provisioner.authority import Authority, AuthorityError
+    from provisioner.tls.authority import Authority, AuthorityError
 
     doors = [service for service in lab.resolved.services.values() if service.authority is not None]
     if not doors:

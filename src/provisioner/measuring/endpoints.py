@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from provisioner import load_in_container
-from provisioner.agent_answers import DamagedAnswerError, load_answer
-from provisioner.cpu_waits import Waits
+from provisioner.inside import interference
+from provisioner.inside.answers import DamagedAnswerError, load_answer
+from provisioner.inside.cpu_waits import Waits
 from provisioner.lab.aliases import ENGINE_STAGE, flatten
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
@@ -350,7 +350,7 @@ def host_load(engine: Engine, effects: Effects) -> Load:
 def _looked(engine: Engine, effects: Effects) -> tuple[Waits, int]:
     """What is in the way there now, and how many requests were led to it so far."""
     answer = asked_there(
-        engine, load_in_container, {"do": LOAD, "socket": engine.switch}, "a look", effects, within_s=SPARE_S
+        engine, interference, {"do": LOAD, "socket": engine.switch}, "a look", effects, within_s=SPARE_S
     )
     try:
         said = load_answer(answer)

@@ -10,8 +10,9 @@ from itertools import product
 from time import monotonic, sleep
 from typing import Any
 
-from provisioner import bench_in_container
-from provisioner.agent_answers import DamagedAnswerError, bench_answer, served_answer
+from provisioner.inside import engine_bench
+from provisioner.inside.answers import DamagedAnswerError, bench_answer, served_answer
+from provisioner.inside.trial_unit import ANSWERED, OUTCOMES
 from provisioner.lab.opening import Lab
 from provisioner.measuring.gate import SPREAD_S, Compared, trials_within
 from provisioner.measuring.history import SETTING, Result, Series, Setting, Trial, differences, file_of, keep
@@ -33,7 +34,6 @@ from provisioner.reconcile.effects import Effects
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench
-from provisioner.trial_unit import ANSWERED, OUTCOMES
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.values.plain_data import json_value
 
@@ -288,7 +288,7 @@ def served_there(engine: Engine, bench: EngineBench, effects: Effects, *, forget
     ``forget``: what a trial has written there is taken away.
     """
     asked = {**question(engine, bench, (), 0), "forget": forget}
-    answer = asked_there(engine, bench_in_container, asked, "a look", effects, within_s=SPARE_S)
+    answer = asked_there(engine, engine_bench, asked, "a look", effects, within_s=SPARE_S)
     try:
         said = served_answer(answer)
     except DamagedAnswerError as error:
@@ -350,7 +350,7 @@ def _trial(subject: Subject, arranged: Arrangement, effects: Effects) -> float:
     """Measure once, and say how many seconds that took, the way to the container included."""
     began = monotonic()
     asked = question(subject, subject.bench, arranged.command, TRIAL_S)
-    answer = asked_there(subject, bench_in_container, asked, "llama-bench", effects, within_s=LONGEST_TRIAL_S)
+    answer = asked_there(subject, engine_bench, asked, "llama-bench", effects, within_s=LONGEST_TRIAL_S)
     address = subject.service.address
     try:
         said = bench_answer(answer, OUTCOMES)

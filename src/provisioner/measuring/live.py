@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
-from provisioner import agent, live_in_container
-from provisioner.agent_answers import DamagedAnswerError, live_answer
-from provisioner.carried import program_of
+from provisioner.inside import activity, agent
+from provisioner.inside.answers import DamagedAnswerError, live_answer
+from provisioner.inside.bundle import program_of
 from provisioner.lab.opening import Lab
 from provisioner.measuring.pause import switch_socket
 from provisioner.providers.base import Provider
@@ -402,10 +401,7 @@ def watch(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Watch:
 @cache
 def program_text() -> bytes:
     """The program with what it needs, as it is sent: what follows it is the request."""
-    texts = {}
-    for module in (agent, live_in_container):
-        texts[module.__name__.rpartition(".")[2]] = Path(str(module.__file__)).read_text(encoding="utf-8")
-    return zlib.compress(program_of(texts["live_in_container"], {"agent": texts["agent"]}).encode())
+    return zlib.compress(program_of(activity, agent).encode())
 
 
 def _answer(ran: Execution, addresses: Sequence[str]) -> dict[str, Any] | str:

@@ -11,13 +11,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import monotonic, sleep
 from types import ModuleType
 from typing import Any
 
-from provisioner import cpu_waits, trial_unit
-from provisioner.carried import program_of
+from provisioner.inside import cpu_waits, trial_unit
+from provisioner.inside.bundle import program_of
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.providers.base import Provider
@@ -172,7 +171,7 @@ def asked_there(
     engine: Engine, program: ModuleType, question: Mapping[str, Any], what: str, effects: Effects, *, within_s: float
 ) -> Any:
     """What that program says in the engine's container; ``ProviderError`` where it cannot be asked, or says nothing."""
-    text = program_of(_text_of(program), {"cpu_waits": _text_of(cpu_waits), "trial_unit": _text_of(trial_unit)})
+    text = program_of(program, cpu_waits, trial_unit)
     looked = _provider(engine, effects).look(
         COMMAND,
         {engine.container: json.dumps(question).encode()},
@@ -189,10 +188,6 @@ def asked_there(
         return answer_value(ran.stdout)
     except ValueError as error:
         raise ProviderError(f"Unable to try {what}: the answer is damaged: {error}") from error
-
-
-def _text_of(module: ModuleType) -> str:
-    return Path(str(module.__file__)).read_text(encoding="utf-8")
 
 
 def _waiting(engine: Engine, effects: Effects) -> int:

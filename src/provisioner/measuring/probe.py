@@ -15,9 +15,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from provisioner import trying
-from provisioner.agent_answers import DamagedAnswerError, trial_answer
 from provisioner.gpus.cards import Card
+from provisioner.inside import trial
+from provisioner.inside.answers import DamagedAnswerError, trial_answer
+from provisioner.inside.trial_unit import ANSWERED, CRASHED, HUNG, NO_ROOM, OUTCOMES
 from provisioner.lab.opening import Lab
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import largest_context
@@ -40,7 +41,6 @@ from provisioner.reconcile.gather import inputs_of
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 from provisioner.services import knowledge_of
 from provisioner.services.base import CONTEXT, ResolvedService, Trial
-from provisioner.trial_unit import ANSWERED, CRASHED, HUNG, NO_ROOM, OUTCOMES
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProviderError
@@ -567,7 +567,7 @@ def _tried(subject: Subject, context: int, effects: Effects) -> Tried:
 def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects: Effects) -> dict[str, Any]:
     """What its container answers; ``ProviderError`` where that is nothing that can be used."""
     what = f"{context} tokens"
-    answer = asked_there(subject, trying, asked, what, effects, within_s=LONGEST_TRY_S)
+    answer = asked_there(subject, trial, asked, what, effects, within_s=LONGEST_TRY_S)
     try:
         return foreign(trial_answer(answer, outcomes_of(asked)))
     except DamagedAnswerError as error:

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from provisioner import bench_in_container
-from provisioner.agent_answers import DamagedAnswerError, bench_answer
-from provisioner.bench_in_container import FOLDER, STATE, TEXT
+from provisioner.inside import engine_bench
+from provisioner.inside.answers import DamagedAnswerError, bench_answer
+from provisioner.inside.engine_bench import FOLDER, STATE, TEXT
+from provisioner.inside.trial_unit import ANSWERED, HUNG, OUTCOMES
 from provisioner.lab.opening import Lab
 from provisioner.loads.weights import FLOOR, FLOOR_BITS
 from provisioner.measuring.engine import FLAGS, WORDS, Served, question, served_there
@@ -35,7 +36,6 @@ from provisioner.reconcile.effects import Effects
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService
-from provisioner.trial_unit import ANSWERED, HUNG, OUTCOMES
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.values.quantities import size_text
 
@@ -461,9 +461,7 @@ def _lines_said(subject: Subject, model: Judged, asked: Mapping[str, Any], effec
     serve_who_waits(subject, effects)
     pause(subject, effects, LONGEST_S + 2 * SPARE_S)
     say(subject, f"{model.name} reads the text", effects)
-    answer = asked_there(
-        subject, bench_in_container, asked, "llama-perplexity", effects, within_s=LONGEST_S + 2 * SPARE_S
-    )
+    answer = asked_there(subject, engine_bench, asked, "llama-perplexity", effects, within_s=LONGEST_S + 2 * SPARE_S)
     try:
         said = bench_answer(answer, OUTCOMES)
     except DamagedAnswerError as error:

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from provisioner import openings
-from provisioner.agent_answers import DamagedAnswerError, egress_answer, openings_answer
 from provisioner.audit.judging import (
     NAME,
     Audited,
@@ -29,6 +27,8 @@ from provisioner.audit.questions import (
     doors_from_lan,
     doors_inside,
 )
+from provisioner.inside import exposure
+from provisioner.inside.answers import DamagedAnswerError, egress_answer, openings_answer
 from provisioner.lab.opening import Lab
 from provisioner.reconcile.addresses import lan_address
 from provisioner.reconcile.effects import Effects
@@ -157,7 +157,7 @@ def _asked_from_here(outside: Mapping[str, Sequence[Asked]], extent: Extent) -> 
 
     def ask(doors: Sequence[Asked]) -> list[dict[str, Any]]:
         question = container_question(doors, extent, len(doors)) | {"sockets": False}
-        return list(openings.look(question)["doors"]) if doors else []
+        return list(exposure.look(question)["doors"]) if doors else []
 
     with ThreadPoolExecutor(max(1, len(outside))) as pool:
         return dict(zip(outside, pool.map(ask, outside.values()), strict=True))
@@ -177,7 +177,7 @@ def _asked_inside(
         for one in running:
             if one.host == host:
                 mine[one.name] = json.dumps(questions[one.name]).encode()
-        program = zlib.compress(Path(openings.__file__).read_bytes())
+        program = zlib.compress(Path(exposure.__file__).read_bytes())
         looked = effects.providers[host].look(
             COMMAND,
             mine,

@@ -23,9 +23,9 @@ from typing import Any
 
 import yaml
 
+from provisioner.inside.module_server.handing import NOTES, Served, served
 from provisioner.lab.turns import one_by_one
 from provisioner.models.sources import TOKEN_NAMES
-from provisioner.module_server.handing import NOTES, Served, served
 from provisioner.reconcile.inventory import NEW
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError

@@ -26,7 +26,7 @@ class Knowledge(base.OnCpu):
         chain = service.texts.get(CERTIFICATE_OPTION)
         if chain is None:
             return
-        from provisioner.certificates import flaws
+        from provisioner.tls.certificates import flaws
 
         secret = service.written.get(KEY_OPTION)
         key = secret.reveal() if secret is not None and secret.is_known else None
@@ -38,7 +38,7 @@ class Knowledge(base.OnCpu):
         chain = service.texts.get(CERTIFICATE_OPTION)
         if chain is None:
             return
-        from provisioner.certificates import remarks
+        from provisioner.tls.certificates import remarks
 
         for remark in remarks(chain, datetime.now(UTC)):
             yield Problem(_place(service, remark.part), remark.message, remark.hint)
@@ -64,7 +64,7 @@ def _choice(service: ResolvedService) -> Iterator[Problem]:
 
 def _place(service: ResolvedService, part: str) -> base.Path:
     """Where the option stands that has to do with this part of a certificate."""
-    from provisioner.certificates import CERTIFICATE, KEY
+    from provisioner.tls.certificates import CERTIFICATE, KEY
 
     options = {CERTIFICATE: CERTIFICATE_OPTION, KEY: KEY_OPTION}
     if part in options:

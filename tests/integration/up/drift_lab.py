@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from provisioner import agent
 from provisioner.cli.session import Session
+from provisioner.inside import agent
 from provisioner.lab.opening import open_lab
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.observe import survey

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import agent
+from provisioner.inside import agent
 from provisioner.reconcile import gather
 from provisioner.values.errors import ProviderError
 from tests.integration.up.drift_lab import DriftLab

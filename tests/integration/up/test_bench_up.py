@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.engine_series import model_in
-from provisioner.trial_unit import TRIAL
+from provisioner.inside.trial_unit import TRIAL
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, asked_meanwhile
 from tests.lab.incus import Lab as Incus

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.inside.trial_unit import TRIAL
 from provisioner.models import tiny as tiny_model
-from provisioner.trial_unit import TRIAL
 from provisioner.values.errors import ExitCode
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, asked_meanwhile

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.guard import Limits
+from provisioner.inside.request_limits import Limits
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import knowledge_of
 from provisioner.values.plain_data import yaml_value

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import agent
 from provisioner.ansible.modules import provision_card_memory, provision_engine_verdict
+from provisioner.inside import agent
 from provisioner.values import paths
 from tests.http_servers import HERE, QuietHandler, served
 from tests.scenario_programs import module_at

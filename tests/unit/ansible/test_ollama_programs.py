@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import openings
+from provisioner.inside import exposure
 from provisioner.values import paths
 from tests.doubles.ollama.archive import registry_with
 from tests.doubles.ollama.running import ollama
@@ -253,8 +253,8 @@ def test_a_busy_server_is_asked_again_and_not_for_ever(monkeypatch: pytest.Monke
 def test_the_routes_of_its_page_answer_everybody_without_a_switch(server: str) -> None:
     page = yaml.safe_load((paths.roles() / "ollama/meta/opens.yml").read_text(encoding="utf-8"))
     routes = [route.split(" ", 1) for route in page["asks"]]
-    door = {"name": "ollama", "url": server, "routes": routes, "ways": {openings.PLAIN: None}, "timeout_s": 10}
-    (told,) = openings.look({"doors": [door], "most": 100, "within_s": 60})["doors"]
+    door = {"name": "ollama", "url": server, "routes": routes, "ways": {exposure.PLAIN: None}, "timeout_s": 10}
+    (told,) = exposure.look({"doors": [door], "most": 100, "within_s": 60})["doors"]
     answered = [f"{method} {path}" for method, path, _, _ in told["answered"]]
     assert len(answered) > 20
     assert {"GET /api/tags", "POST /api/chat", "POST /api/pull", "POST /v1/chat/completions"} <= {*answered}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from provisioner.agent import driver_now as seen_by_agent
 from provisioner.ansible.modules.provision_card_memory import (
     MIB,
     Client,
@@ -21,6 +20,7 @@ from provisioner.ansible.modules.provision_card_memory import (
     size_of,
     uses_in,
 )
+from provisioner.inside.agent import driver_now as seen_by_agent
 from tests.case_files import read_cases
 
 CASES = read_cases("ansible/provision_card_memory")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.ansible.modules import provision_certificate_request as module
-from provisioner.authority import Authority
+from provisioner.tls.authority import Authority
 from tests.signed_pairs import NOW, Signed, signed
 
 AUTHORITY = Authority("an-authority-of-a-lab")

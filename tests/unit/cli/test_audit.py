@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from provisioner import openings
 from provisioner.catalog import Opens, load_catalog
-from provisioner.openings import DISGUISED, ELSEWHERE, PLAIN, WRONG
+from provisioner.inside import exposure
+from provisioner.inside.exposure import DISGUISED, ELSEWHERE, PLAIN, WRONG
 from provisioner.reconcile import audit
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device
@@ -265,13 +265,13 @@ def test_who_has_no_key_and_is_in_the_lan_is_a_finding_of_audit_alone(sites: Wor
 
 def test_the_lan_is_asked_where_it_reaches_a_service(sites: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    look = openings.look
+    look = exposure.look
 
     def noted(question: dict[str, Any]) -> dict[str, Any]:
         asked.append(question)
         return look(question | {"within_s": -1})  # nobody listens here
 
-    monkeypatch.setattr(openings, "look", noted)
+    monkeypatch.setattr(exposure, "look", noted)
     sites.command("audit")
     urls = [door["url"] for question in asked for door in question["doors"]]
     assert urls == ["http://127.0.0.1:8880"]
@@ -297,5 +297,5 @@ def test_of_a_service_without_a_key_whose_page_lists_nothing_no_route_is_too_muc
     sites.command("audit", "voice")
     (question,) = sites.questions
     assert question["sockets"] is True
-    answered = openings.requests_of(question["doors"][0], [("GET", "/metrics"), ("POST", "/v1/audio/speech")])
+    answered = exposure.requests_of(question["doors"][0], [("GET", "/metrics"), ("POST", "/v1/audio/speech")])
     assert list(answered) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.authority import Authority
+from provisioner.tls.authority import Authority
 from tests.signed_pairs import NOW, signed
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import FILE, World

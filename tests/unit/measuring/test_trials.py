@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.agent_answers import DamagedAnswerError, trial_answer
+from provisioner.inside.answers import DamagedAnswerError, trial_answer
 from provisioner.measuring.probe import LEAST_LEFT, Tried, foreseen_s, outcomes_of, tried
 
 ASKED: dict[str, Any] = {"placed": "", "ask": {"tokens": 1000, "changed": [None, None, 20, 500, 980]}}

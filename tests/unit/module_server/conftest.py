@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.module_server.handing import SWITCH
+from provisioner.inside.module_server.handing import SWITCH
 from tests.module_servers import Box
 
 

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.module_server import handing
-from provisioner.module_server.handing import ModuleServer, Notes, Served, UsualWayError, hand_over, recognised, served
+from provisioner.inside.module_server import handing
+from provisioner.inside.module_server.handing import (
+    ModuleServer,
+    Notes,
+    Served,
+    UsualWayError,
+    hand_over,
+    recognised,
+    served,
+)
 from tests.module_payloads import payload
 
 COMMAND = "/bin/sh -c '/usr/bin/python3 && sleep 0'"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.module_server import handing
-from provisioner.module_server.handing import stop_command
+from provisioner.inside.module_server import handing
+from provisioner.inside.module_server.handing import stop_command
 from tests.module_payloads import PYTHON, payload, written
 from tests.module_servers import Box, has_ended
 from tests.waiting import wait_until

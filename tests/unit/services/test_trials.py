@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import trying
+from provisioner.inside import trial
 from provisioner.services import base, llama_cpp, tabbyapi, vllm
 from provisioner.values import paths
 
@@ -56,4 +56,4 @@ def test_what_is_changed_stands_once_in_such_a_command(
 
 
 def test_the_interfaces_are_those_that_the_program_in_the_container_knows() -> None:
-    assert (base.NATIVE, base.OPENAI) == (trying.NATIVE, trying.OPENAI)
+    assert (base.NATIVE, base.OPENAI) == (trial.NATIVE, trial.OPENAI)

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from jinja2 import ChainableUndefined, Environment
 
-from provisioner.bench_in_container import MODEL, noted
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
+from provisioner.inside.engine_bench import MODEL, noted
 from provisioner.lab import Known, resolve
 from provisioner.models.folders import header_of
 from provisioner.services import knowledge_of

@@ -36,7 +36,7 @@ MODULES = (
     "ansible.plugins.action.command",
     "ansible.plugins.action.normal",
     "ansible.plugins.shell.sh",
-    "provisioner.module_server.handing",
+    "provisioner.inside.module_server.handing",
     "provisioner.providers.incus.endpoint",
     "provisioner.providers.incus.inside",
     "provisioner.providers.proxmox.access",
@@ -97,7 +97,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        from provisioner.module_server import packed_modules
+        from provisioner.inside.module_server import packed_modules
         from provisioner.values import paths
 
         load(paths.PACKAGE.parent)
@@ -116,7 +116,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002  # Ansible's signature
         """Keep what was packed."""
-        from provisioner.module_server import packed_modules
+        from provisioner.inside.module_server import packed_modules
 
         if self._kept is None or not is_all(self._searched):
             return

@@ -98,7 +98,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
         A module is run by the container's module server where that is possible.
         """
-        from provisioner.module_server.handing import ModuleServer, Notes, hand_over, notes_folder
+        from provisioner.inside.module_server.handing import ModuleServer, Notes, hand_over, notes_folder
 
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         text = to_text(cmd, errors="surrogateescape")

@@ -90,7 +90,7 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
         A module is run by the container's module server where that is possible.
         """
-        from provisioner.module_server.handing import ModuleServer, Notes, hand_over, notes_folder
+        from provisioner.inside.module_server.handing import ModuleServer, Notes, hand_over, notes_folder
 
         del sudoable  # we are root already: nobody asks for a password
         text = to_text(cmd, errors="surrogate_or_strict")

@@ -40,7 +40,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
-from provisioner.authority import Authority, AuthorityError
+from provisioner.tls.authority import Authority, AuthorityError
 
 ROOT = "root"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from provisioner.catalog import Catalog, Content
-from provisioner.certificates import certificates_in
 from provisioner.labfile.spec import Spec
+from provisioner.tls.certificates import certificates_in
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
 from provisioner.values.plain_data import python_tree

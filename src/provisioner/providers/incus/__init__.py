@@ -25,9 +25,9 @@ from provisioner.values.plan import Change
 from provisioner.values.state import Device, Fleet, HostState, Instance, Snapshot
 
 if TYPE_CHECKING:
-    from provisioner.file_systems import Run
     from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
+    from provisioner.inside.file_systems import Run
     from provisioner.providers.incus import graphics
     from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
@@ -195,7 +195,7 @@ class IncusProvider(Inside, Provider):
         )
 
     def _asked_in(self, name: str) -> Run:
-        from provisioner import file_systems
+        from provisioner.inside import file_systems
 
         return lambda command: self.execute(name, command, timeout_s=file_systems.TIMEOUT_S)
 

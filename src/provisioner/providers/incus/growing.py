@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from provisioner import file_systems
-from provisioner.file_systems import Growth, Look, Run
+from provisioner.inside import file_systems
+from provisioner.inside.file_systems import Growth, Look, Run
 from provisioner.values.state import Instance, Status
 
 ROOT = "/"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from provisioner.file_systems import Run
+from provisioner.inside.file_systems import Run
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance, Status
 

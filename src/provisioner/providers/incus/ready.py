@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
 
-from provisioner import system_start
+from provisioner.inside import system_start
+from provisioner.inside.system_start import Start
 from provisioner.providers.incus import execute, wire
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.translate import address_in
-from provisioner.system_start import Start
 from provisioner.values.errors import ReadyTimeoutError
 
 POLL_S = 0.1

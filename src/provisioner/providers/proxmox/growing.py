@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner import file_systems
-from provisioner.file_systems import Growth, Look
+from provisioner.inside import file_systems
+from provisioner.inside.file_systems import Growth, Look
 from provisioner.providers.proxmox import inside, tasks
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest

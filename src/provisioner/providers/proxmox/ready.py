@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner import system_start
+from provisioner.inside import system_start
+from provisioner.inside.system_start import Start
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.guest import Guest, address_in
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.network import CARD
 from provisioner.providers.proxmox.properties import parts
-from provisioner.system_start import Start
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.values.state import Status
 

@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-from provisioner.cpu_waits import waits
+from provisioner.inside.cpu_waits import waits
 
 BACKEND = "answers"
 """The part of role ``switch``'s configuration that leads requests to a service."""

@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from provisioner.trial_unit import (
+from provisioner.inside.trial_unit import (
     ANSWERED,
     COMMAND_S,
     HUNG,

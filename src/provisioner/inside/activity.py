@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.agent import System
+from provisioner.inside.agent import System
 
 BACKEND, HOLD = "answers", "hold"
 """The part of role ``switch``'s configuration that leads requests to a service, and where they wait in it."""

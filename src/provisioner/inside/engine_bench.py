@@ -28,8 +28,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provisioner.cpu_waits import GROUPS, STAT, Waits, throttled_us, waits
-from provisioner.trial_unit import (
+from provisioner.inside.cpu_waits import GROUPS, STAT, Waits, throttled_us, waits
+from provisioner.inside.trial_unit import (
     ANSWERED,
     COMMAND_S,
     HUNG,

@@ -1,0 +1,1 @@
+"""Programs that run in containers, and what their answers mean."""
