@@ -19,12 +19,12 @@ from pathlib import Path
 import gguf
 import pytest
 
-from provisioner import confined_program
 from provisioner.loads.terms import terms_of
-from provisioner.loads.told import read_answer
 from provisioner.models.gguf import read_header
 from provisioner.services.llama_cpp.loads import loads_of
 from provisioner.services.llama_cpp.memory_program import MISTOLD, PROGRAM
+from provisioner.serving import confined_program
+from provisioner.serving.told import read_answer
 from provisioner.values.address import Address
 from tests.checkout import git
 from tests.engine_report import newest_build, reported, unpacked

@@ -75,7 +75,7 @@ def ansible_places(changed: list[str] | None) -> tuple[str, ...]:
     [
         (None, ANSIBLE_FOLDERS),
         ([], ()),
-        (["docs/tour.md", "src/provisioner/plan.py"], ()),
+        (["docs/tour.md", "src/provisioner/reconcile/plan.py"], ()),
         (["roles/base/tasks/main.yml", "roles/base/README.md", "roles/gone/tasks/main.yml"], ("roles/base",)),
         (["playbooks/site.yml", "molecule/door/converge.yml"], ("molecule/door", "playbooks/site.yml")),
         (["src/provisioner/ansible/modules/provision_unit.py"], ANSIBLE_FOLDERS),

@@ -15,7 +15,7 @@ from provisioner.providers.fake import FakeProvider, Volume
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.services.llama_cpp.memory_program import program_of
-from provisioner.services.programs import keep_program, kept_program
+from provisioner.serving.programs import keep_program, kept_program
 from provisioner.values.errors import PlaybookError, ProviderError
 from provisioner.values.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact, Execution, Instance, Secret, Status

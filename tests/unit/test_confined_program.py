@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import confined_program
-from provisioner.confined_program import MACHINES, NOT_CONFINED, NOT_RUN, filter_for
+from provisioner.serving import confined_program
+from provisioner.serving.confined_program import MACHINES, NOT_CONFINED, NOT_RUN, filter_for
 from tests.processes import completed
 
 TRIES = """

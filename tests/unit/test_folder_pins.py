@@ -11,8 +11,8 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab.opening import Lab, open_lab
+from provisioner.serving.fit import budgets_of
 from provisioner.values.errors import InputError
-from provisioner.workflow.fitting import budgets_of
 from tests.file_server import FileServer, serving
 from tests.folder_files import CONFIG, config, folder_files, taken, write_catalog
 from tests.unit.test_hub_folder import COMMIT, REPOSITORY, REVISION, StandIn

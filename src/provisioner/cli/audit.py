@@ -20,9 +20,9 @@ def audit(session: Session, words: Words) -> int:
     of the host. Changes nothing: what is not only looked at is asked with a body that no server can use. Exits with 3
     when something answers that is on no page, with the request to repeat it.
     """
-    from provisioner.audit.judging import audited_text
     from provisioner.reconcile import audit
     from provisioner.report.messages import finding_diagnostic
+    from provisioner.serving.audit import audited_text
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)

@@ -35,8 +35,8 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     context that does, and what to do; exit code 4 when it does not fit, 3 when nobody knows what an engine needs.
     """
     from provisioner.loads.measured import measured
-    from provisioner.report.fit import fit_content, fit_text
-    from provisioner.workflow.fitting import budgets_of
+    from provisioner.serving.fit import budgets_of
+    from provisioner.serving.text import fit_content, fit_text
 
     lab = session.open_lab(words.existing(), needs="none")
     lab.check_targets(words.names)

@@ -127,7 +127,7 @@ class _Kept:
 
     def budgets(self, seen: Seen) -> tuple[Budget, ...]:
         """The sums of the engines of each card."""
-        from provisioner.workflow.fitting import budgets_of
+        from provisioner.serving.fit import budgets_of
 
         try:
             self.warned.extend(one for one in self.lab.look_at_models() if one.severity != "note")

@@ -41,13 +41,13 @@ from provisioner.reconcile.gather import inputs_of
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 from provisioner.services import knowledge_of
 from provisioner.services.base import CONTEXT, ResolvedService, Trial
+from provisioner.serving.fit import budgets_of
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProviderError
 from provisioner.values.plain_data import foreign, json_value
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Instance
-from provisioner.workflow.fitting import budgets_of
 
 # What was tried of an engine's contexts, kept line by line while it goes: a killed run's next one goes on there.
 

@@ -21,7 +21,7 @@ from typing import Protocol, Self
 from provisioner.providers.base import Provider
 from provisioner.reconcile.inventory import render_builders
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
-from provisioner.services.programs import keep_program
+from provisioner.serving.programs import keep_program
 from provisioner.values import paths
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event

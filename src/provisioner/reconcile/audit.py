@@ -9,7 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from provisioner.audit.judging import (
+from provisioner.inside import exposure
+from provisioner.inside.answers import DamagedAnswerError, egress_answer, openings_answer
+from provisioner.lab.opening import Lab
+from provisioner.reconcile.addresses import lan_address
+from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.gather import COMMAND
+from provisioner.reconcile.observe import is_running, survey
+from provisioner.serving.audit import (
     NAME,
     Audited,
     image_sockets,
@@ -19,21 +26,7 @@ from provisioner.audit.judging import (
     judged_sockets,
     keyless_on_lan,
 )
-from provisioner.audit.questions import (
-    WHOLE,
-    Asked,
-    Extent,
-    container_question,
-    doors_from_lan,
-    doors_inside,
-)
-from provisioner.inside import exposure
-from provisioner.inside.answers import DamagedAnswerError, egress_answer, openings_answer
-from provisioner.lab.opening import Lab
-from provisioner.reconcile.addresses import lan_address
-from provisioner.reconcile.effects import Effects
-from provisioner.reconcile.gather import COMMAND
-from provisioner.reconcile.observe import is_running, survey
+from provisioner.serving.audit_questions import WHOLE, Asked, Extent, container_question, doors_from_lan, doors_inside
 from provisioner.values.address import Address
 from provisioner.values.declared import REACHES
 from provisioner.values.errors import ProviderError

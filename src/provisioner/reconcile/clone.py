@@ -301,7 +301,7 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
     changed = _changed_by_it(before, after)
     _refuse(wanted, (f"{', '.join(changed)} would be changed by it", "Copy another one.") if changed else None)
     if after.cards:
-        from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+        from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
 
         check_fit(with_copy, after.cards, effects.emit, frozenset({wanted.name}))
     copy = after.desired.instance(wanted.name)

@@ -19,14 +19,14 @@ from provisioner.reconcile.lock import Lease
 from provisioner.reconcile.observe import Survey, observe, settled
 from provisioner.reconcile.prove import announce_checks, keep_proofs
 from provisioner.reconcile.stop import delete, drop_volumes
-from provisioner.services.programs import kept_program
+from provisioner.serving.fit import check_fit, remember_use, unasked_programs
+from provisioner.serving.programs import kept_program
 from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError, VerificationError
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ContainerFact, Unmended, Unstamped
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
-from provisioner.workflow.fitting import check_fit, remember_use, unasked_programs
 
 
 @dataclass

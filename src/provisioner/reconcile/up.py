@@ -40,7 +40,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         for said in lab.look_at_models():
             effects.emit(said)
         if seen.cards:
-            from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+            from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
 
             check_fit(lab, seen.cards, effects.emit, wishes.targets)
         made = effects.planned(partial(seen.plan, wishes))
@@ -79,7 +79,7 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     for said in lab.look_at_models():
         effects.emit(said)
     if seen.cards:
-        from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+        from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
 
         check_fit(lab, seen.cards, effects.emit, wishes.targets)
     made = effects.planned(partial(seen.plan, wishes))

@@ -68,12 +68,12 @@ from provisioner.models.sources import (
 )
 from provisioner.services import knowledge_of
 from provisioner.services.base import FolderServing
+from provisioner.serving.fit import budgets_of, size_of_weights
 from provisioner.suggest.text import name_of
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.regular_files import open_file
 from provisioner.values.state import Secret
-from provisioner.workflow.fitting import budgets_of, size_of_weights
 
 # Models that are folders, as `suggest` finds them: which engine reads them, and what each of its caches takes.
 

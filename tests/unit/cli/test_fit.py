@@ -115,7 +115,7 @@ def test_a_broken_head_is_told_without_a_traceback(world: World, nine: Path) -> 
 
 def test_what_was_measured_stands_beside_the_sum_until_an_option_changes(world: World, nine: Path) -> None:
     from provisioner.cli.session import Session
-    from provisioner.workflow.fitting import budgets_of
+    from provisioner.serving.fit import budgets_of
 
     (budget,) = budgets_of(Session().open_lab(nine), {})
     engine = budget.engines[0]

@@ -14,9 +14,9 @@ from provisioner.catalog import load_catalog
 from provisioner.loads.terms import MIB
 from provisioner.reconcile import artifacts
 from provisioner.services.llama_cpp.memory_program import program_of
+from provisioner.serving import engine_memory
 from provisioner.values import paths
 from provisioner.values.state import Artifact
-from provisioner.workflow import asking
 from tests.gguf_bytes import gguf_bytes
 from tests.graphics_cards import RTX_3060
 from tests.unit.cli.conftest import World
@@ -110,7 +110,7 @@ def test_it_has_limits_and_nothing_of_the_environment_but_what_counts(world: Wor
     programmed(f'[ "$LLAMA_ARG_SWA_FULL$LLAMA_ARG_TEMP$TZ$HOME" = 1 ] && echo {ANSWER}')
     assert card(world)["total"] == 1_000_000_000
     program = programmed("ulimit -v; ulimit -t; ulimit -c; ulimit -f; pwd; exec /usr/bin/env")
-    told = asking._told(program, ["CUDA0"], {"A": "b"})
+    told = engine_memory._told(program, ["CUDA0"], {"A": "b"})
     assert told is not None
     had = told[1].split()
     assert had[:5] == [str(4 * GIB // 1024), "20", "0", "128", "/"]
@@ -145,7 +145,7 @@ def test_whatever_is_odd_is_unknown_and_never_fits(world: World, script: str) ->
 
 @pytest.mark.usefixtures("new")
 def test_one_that_hangs_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(engine_memory, "TIMEOUT_S", 0.2)
     programmed("exec sleep 60")
     answer = world.command("fit", "--memory", "100GiB")
     assert answer.code == 3
@@ -169,13 +169,13 @@ def test_a_program_that_cannot_run_here_is_as_none(world: World, script: str) ->
 
 def test_it_is_asked_once_of_the_same_files(world: World, new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
-    real = asking._told
+    real = engine_memory._told
 
     def noted(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str, str] | None:
         asked.append(program)
         return real(program, command, variables)
 
-    monkeypatch.setattr(asking, "_told", noted)
+    monkeypatch.setattr(engine_memory, "_told", noted)
     program = programmed(f"echo {ANSWER}")
     for _ in range(2):
         assert card(world)["total"] == 1_000_000_000
@@ -204,7 +204,7 @@ def test_an_answer_counts_that_cannot_be_kept(world: World, new: Path, monkeypat
     def full(_file: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(asking, "replace_text", full)
+    monkeypatch.setattr(engine_memory, "replace_text", full)
     programmed(f"echo {ANSWER}")
     assert new.exists()
     assert card(world)["total"] == 1_000_000_000

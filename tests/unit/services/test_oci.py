@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from provisioner.audit.judging import expected_sockets
 from provisioner.catalog import Socket, load_catalog
 from provisioner.gpus.cards import Card, Node
 from provisioner.lab import desired_fleet, problems, resolve
@@ -14,6 +13,7 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.upkeep import managed_by
 from provisioner.labfile.parsing import parse_spec
 from provisioner.services import knowledge_of, oci
+from provisioner.serving.audit import expected_sockets
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Instance, Secret

@@ -17,11 +17,11 @@ from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB, largest_context
 from provisioner.models.folders import header_of
-from provisioner.report.fit import fit_text
 from provisioner.report.style import PLAIN
 from provisioner.services import knowledge_of
 from provisioner.services.tabbyapi import loads as own
 from provisioner.services.tabbyapi import older_loads
+from provisioner.serving.text import fit_text
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret

@@ -22,11 +22,11 @@ from provisioner.loads.layers import Shape
 from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes
 from provisioner.models.folders import header_of
-from provisioner.report.fit import fit_text
 from provisioner.report.style import PLAIN
 from provisioner.services import knowledge_of
 from provisioner.services.base import Limits
 from provisioner.services.vllm import DEFAULT_CACHE_GIB
+from provisioner.serving.text import fit_text
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError

@@ -12,10 +12,10 @@ from provisioner.lab.opening import Lab, open_lab
 from provisioner.loads.measured import measured
 from provisioner.loads.terms import CORRECTION
 from provisioner.measuring.probe import estimated_contexts
+from provisioner.serving.fit import budgets_of, check_fit, remember_use
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.facts import DeviceMemory
-from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.loads.models import QWEN
 

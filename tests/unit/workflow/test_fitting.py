@@ -15,11 +15,11 @@ from provisioner.loads.terms import needed_bytes
 from provisioner.measuring.probe import BESIDE, LEAST_LEFT, estimated_contexts
 from provisioner.models.tiny_hf import tiny_folder
 from provisioner.report.messages import diagnostic_text, error_text
+from provisioner.serving.fit import budgets_of, check_fit, remember_use
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
-from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.loads.models import QWEN
 

@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner import confined_program
-from provisioner.confined_program import NOT_CONFINED, NOT_RUN
 from provisioner.lab.opening import Lab
 from provisioner.labfile.whole_files import replace_text
 from provisioner.loads.engines import EngineLoads, Question
-from provisioner.loads.told import OddAnswerError, read_answer, with_answers
 from provisioner.models.sources import part_names
-from provisioner.services.programs import kept_program
+from provisioner.serving import confined_program
+from provisioner.serving.confined_program import NOT_CONFINED, NOT_RUN
+from provisioner.serving.programs import kept_program
+from provisioner.serving.told import OddAnswerError, read_answer, with_answers
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 

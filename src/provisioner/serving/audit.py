@@ -9,7 +9,6 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from provisioner.audit.questions import LAN, Asked, Extent, is_keyless
 from provisioner.catalog import Socket
 from provisioner.inside.exposure import HEADERS, UNUSABLE, WITH_BODY
 from provisioner.lab.resolved import ResolvedLab
@@ -17,6 +16,7 @@ from provisioner.report.messages import check_text, finding_text
 from provisioner.report.style import PLAIN, Style, count_text
 from provisioner.services.base import LAN as ON_LAN
 from provisioner.services.base import ResolvedService
+from provisioner.serving.audit_questions import LAN, Asked, Extent, is_keyless
 from provisioner.values.address import Address
 from provisioner.values.events import Check
 from provisioner.values.state import Device, Finding, Instance, Service, port_behind

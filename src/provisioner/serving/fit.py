@@ -17,12 +17,12 @@ from provisioner.loads.refusals import refusals
 from provisioner.models.folders import weight_names
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
-from provisioner.services.programs import kept_program
+from provisioner.serving.engine_memory import asked
+from provisioner.serving.programs import kept_program
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
-from provisioner.workflow.asking import asked
 
 
 def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
