@@ -55,7 +55,10 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
         SRC + r"(serving/audit|reconcile/audit|inside/(exposure|http_probe|request_limits|former))",
         ("*audit*", "*door*", "molecule/switch*"),
     ),
-    (SRC + r"inside/(trial|trial_unit|cpu_waits)", ("*changes_while_asked*", "*probe_up*", "*device_proof*", "*clone*")),
+    (
+        SRC + r"inside/(trial|trial_unit|cpu_waits)",
+        ("*changes_while_asked*", "*probe_up*", "*device_proof*", "*clone*"),
+    ),
     (SRC + r"(measuring/|inside/(engine_bench|interference|bundle))", ("*bench*", "*probe_up*", "*quality*", "*top*")),
     (SRC + r"(page/|report/|inside/activity)", ("*report*", "*top*", "*tour*")),
     (SRC + r"eject/", ("*eject*", "*inventory*", "*collection*")),

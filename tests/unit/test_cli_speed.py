@@ -20,7 +20,7 @@ MOST_MODULES = {"--help": (10, 150), "validate": (58, 335)}
 OTHERS = {
     "--version": ("pydantic", "rich", "yaml", "provisioner.catalog", "provisioner.labfile.loader"),
     "--help": (
-        *("pydantic", "rich", "yaml", "importlib.metadata", "provisioner.cli.versions", "provisioner.cli.life"),
+        *("pydantic", "rich", "yaml", "importlib.metadata", "provisioner.cli.versions", "provisioner.cli.plan"),
         *("provisioner.workflow", "provisioner.labfile.loader"),
     ),
 }

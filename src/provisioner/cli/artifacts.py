@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from provisioner.cli.effects import providers_of
-from provisioner.cli.pace import Pace
+from provisioner.cli.progress import Pace
 from provisioner.lab.opening import open_lab
 from provisioner.values.errors import ProvisionError
 from provisioner.values.events import Event

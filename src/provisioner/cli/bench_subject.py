@@ -60,7 +60,7 @@ def _key(session: Session, lab: Lab, name: str) -> Secret:
 
 
 def _of_lab(session: Session, lab: Lab, name: str, asked: Asked) -> Subject:
-    from provisioner.cli.addresses import address_of
+    from provisioner.cli.gateways import address_of
 
     service = endpoints.chat_service(lab.with_headers, name)
     effects = session.effects(lab)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from provisioner.cli.console import Console
 from provisioner.reconcile.text import NO_CHANGES, plan_text
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Plan
+
+if TYPE_CHECKING:  # a plan is shown where no lab is opened
+    from provisioner.lab.opening import Lab
 
 YES = frozenset({"y", "yes"})
 APPLY = "Do you want to apply? [y/N] "
@@ -121,3 +125,14 @@ def _refuse_other(lab: str, typed: str | None) -> None:
             f"Unable to destroy lab {typed}: the file's lab is {lab}",
             resolution="Name the right file, or the right lab.",
         )
+
+
+def only_known(lab: Lab, names: Sequence[str], confirm: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
+    """Refuses a name that is neither in the file nor on a host (an orphan is not in the file, and may be named)."""
+
+    def confirm_known(plan: Plan) -> bool:
+        there = {change.target for change in plan.changes}
+        lab.check_targets([name for name in names if name not in there])
+        return confirm(plan)
+
+    return confirm_known

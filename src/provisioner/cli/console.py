@@ -15,8 +15,7 @@ from provisioner.report.style import Style
 from provisioner.values.errors import ExitCode, ProvisionError
 
 if TYPE_CHECKING:  # most verbs show no progress, and help says no event
-    from provisioner.cli.pace import Pace
-    from provisioner.cli.progress import Progress
+    from provisioner.cli.progress import Pace, Progress
     from provisioner.values.declared import Secret
     from provisioner.values.events import Event, Summary
 
@@ -48,7 +47,7 @@ class Console:
 
     @cached_property
     def _pace(self) -> Pace:
-        from provisioner.cli.pace import Pace  # only the stream of lines is slowed down
+        from provisioner.cli.progress import Pace  # only the stream of lines is slowed down
 
         return Pace(self._clock)
 

@@ -1,4 +1,4 @@
-"""Where clients of a lab ask it: the gateway with its URL, by whatever finds the addresses of containers."""
+"""Where clients of a lab ask it: the gateway with its URL, and the addresses of containers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from provisioner.catalog import Catalog
+from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.page.clients import (
@@ -17,7 +18,7 @@ from provisioner.page.clients import (
     entrance_of,
     speech_endpoint_of,
 )
-from provisioner.values.errors import InputError
+from provisioner.values.errors import InputError, PreflightError
 
 
 class FindAddress(Protocol):
@@ -66,3 +67,25 @@ def _url(entrance: Entrance, find_address: FindAddress) -> str:
         return f"{entrance.site}/v1"
     address = find_address(entrance.container, is_on_lan=entrance.is_on_lan)
     return f"http://{address}:{entrance.port}/v1"
+
+
+# How clients reach a container of the lab: by its own address, or by its host's where that shows it to the LAN.
+
+
+def address_of(session: Session, lab: Lab, name: str, *, is_on_lan: bool) -> str:
+    """The address of a service in that container; ``PreflightError`` where it does not run."""
+    from provisioner.reconcile.addresses import lan_address
+
+    return (lan_address(lab, name) if is_on_lan else None) or _observed_address(session, lab, name)
+
+
+def _observed_address(session: Session, lab: Lab, name: str) -> str:
+    from provisioner.reconcile import observe
+
+    there = observe.observe(lab.name, session.effects(lab).providers).instance(name)
+    if there is None or there.address is None:
+        raise PreflightError(
+            f"Unable to tell the address of container {name}: it does not run",
+            resolution=f"Run: provision up {lab.loaded.path}",
+        )
+    return there.address

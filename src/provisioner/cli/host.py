@@ -1,8 +1,12 @@
-"""The verbs of the machine: ``host prepare``."""
+"""The verb ``host prepare``: this machine, a node of Proxmox VE, or an Incus elsewhere is made ready."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +14,17 @@ import click
 
 from provisioner.cli.options import Words, complete_host_names, lab_words, option, verb
 from provisioner.cli.session import Session
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.errors import ExitCode, InputError, PreflightError
-from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart
+from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart, Diagnostic
+from provisioner.values.state import Secret
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
+    from provisioner.providers.incus.endpoint import Endpoint
+    from provisioner.providers.incus.trust import Token
+    from provisioner.reconcile.prepare import Way
+
 
 TARGET = "this machine"
 ACTION = "prepare"
@@ -64,16 +74,12 @@ def prepare(
     """
     others = [name for name, value in {"gpu": gpu, **given}.items() if value]
     if trust is not None:
-        from provisioner.cli.trusting import enrol
-
         if words.names or only_print:
             raise InputError("Unable to use --trust with a host: it stands alone", resolution="Leave FILE HOST out.")
         return enrol(session, trust, address, others=others)
     if address is not None:
         raise InputError("Unable to use --address: it belongs to --trust", resolution="Give both, or neither.")
     if words.names or only_print:
-        from provisioner.cli.proxmox_node import prepare_named
-
         return prepare_named(session, words, only_print=only_print, others=others)
     return _prepare_this_machine(session, gpu=gpu, given=given)
 
@@ -133,3 +139,144 @@ def _plain(value: Any) -> Any:
 
 def _outcome(changed: int) -> str:
     return "This machine is ready." if changed else "This machine was ready: nothing was changed."
+
+
+# `host prepare FILE HOST`: a node of Proxmox VE made ready for the lab of a file, or the commands for that.
+
+
+COMMAND = "the command of secrets:"
+
+
+def prepare_named(session: Session, words: Words, *, only_print: bool, others: list[str]) -> int:
+    """Prepare the one host that is named; ``others``: options that were given and belong to this machine."""
+    from functools import partial
+
+    from provisioner.providers.proxmox import ProxmoxProvider
+    from provisioner.reconcile import prepare
+
+    way = _way(session, words)
+    if others:
+        raise InputError(f"Unable to use {', '.join(others)} for host {way.name}: that is for this machine's Incus")
+    if only_print:
+        made = prepare.commands(way)
+        nothing = f"Nothing is to be typed on the node: {way.page.user} may do everything there."
+        session.console.result("\n".join(made) or nothing, host=way.name, commands=made)
+        return ExitCode.DONE
+    if way.page.ssh is None:
+        raise PreflightError(
+            f"Unable to prepare host {way.name}: the file gives no way into the node",
+            resolution=f"Write ssh: root@NODE on its page; or type there what this prints: "
+            f"provision host prepare {words.file} {way.name} --print",
+        )
+    way = _with_secrets(way)
+    looked_up = (way.access.token_secret, way.access.password)
+    session.console.hide([*way.lab.loaded.secrets.values(), *filter(None, looked_up)])
+    count = prepare.prepare_node(
+        way, partial(ProxmoxProvider, way.name), lambda text: session.console.emit(Diagnostic("note", text))
+    )
+    outcome = f"Host {way.name} is ready." if count else f"Host {way.name} was ready: nothing was changed."
+    session.console.result(outcome, host=way.name, changed=count)
+    return ExitCode.DONE
+
+
+def _way(session: Session, words: Words) -> Way:
+    """The host that is named; ``InputError`` where that is no Proxmox of the file."""
+    from provisioner.cli.effects import access_of
+    from provisioner.reconcile import prepare
+
+    lab = session.open_lab(words.existing(), needs="none")
+    name, hosts = " ".join(words.names), lab.resolved.hosts
+    page = hosts.get(name)
+    if page is None:
+        unknown = name or "a host without its name"
+        raise InputError(f"Unable to prepare {unknown}", resolution=f"Name one host of the file: {', '.join(hosts)}")
+    if not isinstance(page, ProxmoxHost):
+        raise InputError(f"Unable to prepare host {name}: it is no Proxmox", resolution="Leave its name out.")
+    return prepare.Way(lab, name, page, access_of(page, lab.loaded.path.parent))
+
+
+def _with_secrets(way: Way) -> Way:
+    """The same with what logs in, for which the file's command is run; only a token may be one that is made yet."""
+    from provisioner.labfile.loader import SecretUse, environment_name, looked_up
+
+    loaded, password, token = way.lab.loaded, way.access.password, way.access.token_secret
+    if password is not None and not password.is_known:
+        password = looked_up(loaded, SecretUse(password.name, ("hosts", way.name, "password")))
+        way = replace(way, access=replace(way.access, password=password))
+    if token is None:
+        return way
+    if os.environ.get(environment_name(token.name)):
+        return replace(way, giver=environment_name(token.name))
+    if token.is_known or loaded.spec.secrets is None:
+        return way
+    try:
+        token = looked_up(loaded, SecretUse(token.name, ("hosts", way.name, "token", "secret")))
+    except InputError as error:
+        return replace(way, giver=COMMAND, said=error.details)
+    return replace(way, giver=COMMAND, access=replace(way.access, token_secret=token))
+
+
+# `host prepare --trust`: an Incus elsewhere learns to trust this user, and what to write into the file is said.
+
+
+STANDARD_INPUT = "-"
+"""In place of a token, which others on this machine could see among the arguments of processes."""
+MAX_TOKEN_CHARACTERS = 65536
+
+
+def enrol(session: Session, text: str, address: str | None, *, others: Sequence[str]) -> int:
+    """Have this user's client certificate trusted by the Incus that made the token ``text``."""
+    from provisioner.cli.effects import client_pair
+    from provisioner.labfile.fields import https_address
+    from provisioner.providers.incus import trust
+
+    if others:
+        names = ", ".join(sorted(others))
+        raise InputError(f"Unable to use --trust together with {names}", resolution="Run host prepare twice.")
+    if address is not None:
+        try:
+            https_address(address)
+        except ValueError as error:
+            raise InputError("Unable to use --address", details=str(error)) from error
+    token = trust.token_in(_token() if text == STANDARD_INPUT else text)
+    session.console.hide([Secret("token", token.text)])
+    endpoint, server = _enrolled(token, client_pair(), (address or "").rstrip("/"))
+    environment = server["environment"]
+    name = label(str(environment["server_name"]))
+    line = f'{name}: {{ incus: "{endpoint}", fingerprint: "{endpoint.fingerprint}" }}'
+    said = f"Incus {environment['server_version']} at {endpoint} trusts {endpoint.cert}."
+    text = f"{said} Write under `hosts`:\n\n  {line}\n"
+    session.console.result(text, incus=str(endpoint), fingerprint=endpoint.fingerprint, cert=endpoint.cert, name=name)
+    return ExitCode.DONE
+
+
+def _enrolled(token: Token, pair: tuple[Path, Path], address: str) -> tuple[Endpoint, dict[str, Any]]:
+    """Where that Incus is, and what it says of itself; else ``PreflightError``, also where a file or the line fails."""
+    from http.client import HTTPException
+
+    from provisioner.providers.incus import trust, wire
+
+    try:
+        return trust.enrol(token, pair, address)
+    except (wire.WireError, OSError, HTTPException) as error:
+        file = getattr(error, "filename", None)
+        again = "Run the same command again: where that Incus trusts this user by now, that is success."
+        raise PreflightError(
+            f"Unable to make the client certificate {pair[0]}" if file else "Unable to be trusted by that Incus",
+            details=str(error) or type(error).__name__,
+            resolution=f"See to {file}: this user must be able to write there." if file else again,
+        ) from error
+
+
+def _token() -> str:
+    """What is typed, unseen, or what comes by standard input."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("Trust token: ")
+    return sys.stdin.read(MAX_TOKEN_CHARACTERS)
+
+
+def label(name: str) -> str:
+    """The server's own name as a host of the file may be called."""
+    return re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")[:63].strip("-").lstrip("0123456789-") or "box"

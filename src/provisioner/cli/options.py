@@ -186,3 +186,23 @@ def _keys_of(file: Path, part: str) -> list[str]:
         return []  # a shell that completes has nobody to tell
     found = content.get(part) if isinstance(content, dict) else None
     return sorted(found) if isinstance(found, dict) else []
+
+
+PENDING = "Exit with 2 when there are changes to be made."
+
+
+def wishes(function: Function) -> Function:
+    """The options by which ``plan`` and ``up`` are asked for more than the file says: the function gets ``wishes``."""
+
+    @option("--prune", is_flag=True, help="Delete containers of the lab that are no longer in the file.")
+    @option("--replace", multiple=True, metavar="NAME", help="Delete this container and make it anew; may be repeated.")
+    @option("--full", is_flag=True, help="Look at every byte and run everything again, whatever the stamps say.")
+    @wraps(function)
+    def call(*args: Any, words: Words, prune: bool, replace: tuple[str, ...], **rest: Any) -> Any:
+        from provisioner.values.plan import Wishes
+
+        # What is to be replaced is meant, also where the verb is limited to others.
+        targets = frozenset((*words.names, *replace)) if words.names else frozenset()
+        return function(*args, words=words, wishes=Wishes(targets, frozenset(replace), prune), **rest)
+
+    return call

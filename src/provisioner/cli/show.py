@@ -8,8 +8,7 @@ from functools import partial
 import click
 
 from provisioner.catalog import Catalog
-from provisioner.cli.addresses import address_of
-from provisioner.cli.gateways import answering
+from provisioner.cli.gateways import address_of, answering
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab

@@ -230,7 +230,7 @@ def ours(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     with serving(StandIn(key=ENGINE_KEY, first_s=0.01, step_s=0.001)) as stand_in:
         file = tmp_path / "homelab.yml"
         file.write_text(file.read_text().replace("{ model: tiny,", f"{{ model: tiny, port: {stand_in.port},"))
-        monkeypatch.setattr("provisioner.cli.addresses.address_of", lambda *_, **__: "127.0.0.1")
+        monkeypatch.setattr("provisioner.cli.gateways.address_of", lambda *_, **__: "127.0.0.1")
         assert world.command("up", "--yes").code == 0
         world.requests = lambda: sum(bool(question.get("stream")) for question in stand_in.asked)
         yield stand_in

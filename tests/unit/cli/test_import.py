@@ -155,7 +155,7 @@ def test_a_name_that_no_file_can_have_is_refused(by_hand: World, name: str) -> N
 def test_hosts_are_completed(lab: Path) -> None:
     import click
 
-    from provisioner.cli.importing import import_
+    from provisioner.cli.import_ import import_
     from provisioner.cli.options import complete_hosts
 
     context = click.Context(import_)

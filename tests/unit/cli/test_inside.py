@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.cli.inside import LOGIN_SHELL
+from provisioner.cli.exec import LOGIN_SHELL
 from provisioner.providers.fake import Container
 from provisioner.values.state import Execution, Instance, InstanceKind
 from tests.processes import killed_at_end
@@ -83,7 +83,7 @@ def test_exec_as_another_user_in_another_folder_with_variables(world: World, pro
 
 
 def test_the_dressing_keeps_every_word_apart(tmp_path: Path) -> None:
-    from provisioner.cli.inside import _dressed
+    from provisioner.cli.exec import _dressed
 
     folder = tmp_path / "-a 'b"
     folder.mkdir()
@@ -260,7 +260,7 @@ def test_following_hears_at_once_that_nobody_reads_any_more() -> None:
     reading, writing = os.pipe()
     program = (
         "import os, selectors, sys\n"
-        "from provisioner.cli.journals import _own_output\n"
+        "from provisioner.cli.logs import _own_output\n"
         "with _own_output() as (copy,), selectors.DefaultSelector() as selector:\n"
         "    selector.register(copy, selectors.EVENT_READ)\n"
         "    os.write(1, b'%d' % len(selector.select(0)))\n"

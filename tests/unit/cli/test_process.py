@@ -164,7 +164,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "import provisioner.cli.life, provisioner.providers.incus, provisioner.reconcile.up\n"
+        "import provisioner.cli.plan, provisioner.providers.incus, provisioner.reconcile.up\n"
         "from provisioner.lab.opening import open_lab\n"
         "lab = open_lab(Path(sys.argv[1]))\n"
         "lab.look_at_models()\n"

@@ -12,8 +12,7 @@ from rich.console import Console as RichConsole
 
 from provisioner.cli.console import Console
 from provisioner.cli.live import LiveProgress
-from provisioner.cli.pace import Pace
-from provisioner.cli.progress import HEARTBEAT_S, ApplyEvent, PlainProgress
+from provisioner.cli.progress import HEARTBEAT_S, ApplyEvent, Pace, PlainProgress
 from provisioner.report.style import PLAIN
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import app
-from provisioner.cli.trusting import label
+from provisioner.cli.host import label
 from provisioner.providers.incus import trust
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import WireError

@@ -103,7 +103,7 @@ def _lab_file(path: Path) -> Path:
 def _listed(file: Path, say: Callable[[str], None]) -> Listing:
     try:
         from provisioner.cli.effects import providers_of
-        from provisioner.cli.pace import Pace
+        from provisioner.cli.progress import Pace
         from provisioner.eject.inventory import listing
         from provisioner.lab.opening import open_lab
         from provisioner.values.errors import ProvisionError

@@ -1,23 +1,17 @@
-"""The verbs that look into running containers: ``exec`` and ``logs``."""
+"""The verb ``exec``: a command is run in a container."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 
 import click
-from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
-from provisioner.cli.options import Words, container_names, lab_words, option, understood, verb
+from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.errors import InputError
 
 COMMAND = "provisioner.command"
-DEFAULT_TAIL = "100"
 LOGIN_SHELL = ("/bin/sh", "-c", "[ ! -x /bin/bash ] || exec /bin/bash -l; exec /bin/sh -l")
 IN_FOLDER = ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"')
 OWN_HOME = ("/bin/sh", "-c", 'HOME=$(getent passwd "$(id -u)" | cut -d: -f6); export HOME; exec "$@"', "sh")
@@ -89,62 +83,3 @@ def _environment(variables: tuple[str, ...]) -> dict[str, str]:
     if unequal:
         raise click.UsageError(f"Not a variable with its value: {unequal[0]!r}. Write -e NAME=VALUE.")
     return dict(one.split("=", 1) for one in variables)
-
-
-def _log_words(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Like ``lab_words``, without its ``-f``: where there are logs that letter means to follow them."""
-
-    @click.argument("arguments", nargs=-1, metavar="[FILE] [CONTAINER[/SERVICE]]...", shell_complete=_complete)
-    @option("--file", "files", multiple=True, type=click.Path(), metavar="FILE", help="The file.")
-    @click.pass_context
-    @wraps(function)
-    def call(ctx: click.Context, /, *args: Any, arguments: tuple[str, ...], files: tuple[str, ...], **rest: Any) -> Any:
-        by_variable = ctx.get_parameter_source("files") is ParameterSource.ENVIRONMENT
-        return function(*args, words=understood(arguments, files, by_variable=by_variable), **rest)
-
-    return call
-
-
-def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    file = understood(ctx.params.get("arguments") or (), ctx.params.get("files") or ()).file
-    names = [CompletionItem(one) for one in container_names(file) if one.startswith(incomplete)]
-    return [*names, CompletionItem(incomplete, type="file")]
-
-
-def _tail(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is None or value == "all" or value.isdecimal():
-        return value
-    raise click.BadParameter(f"{value!r} is neither a number of lines nor all.")
-
-
-@click.command()
-@verb
-@_log_words
-@option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until ctrl-c.")
-@option(
-    "-n", "--tail", metavar="N|all", callback=_tail, help=f"The last N lines of each; {DEFAULT_TAIL} unless --since."
-)
-@option("--since", metavar="TIME", help='From then on: "2026-01-31 12:00", "10 min ago", 10m.')
-@option("--run", "of_run", is_flag=True, help="The output of the newest Ansible run instead.")
-def logs(session: Session, words: Words, *, follow: bool, tail: str | None, since: str | None, of_run: bool) -> int:
-    """Print what the services wrote to their journals."""
-    from provisioner.cli.journals import Journals, print_run
-
-    lab = session.open_lab(words.existing(), with_secrets=not of_run, needs="none" if of_run else "hosts")
-    if of_run:
-        if words.names or follow or tail or since:
-            raise click.UsageError("--run prints one whole log: name nothing and choose nothing beside it.")
-        print_run(session.console, lab)
-        return ExitCode.DONE
-    journals = Journals(session, lab, words.names)
-    choice = _choice(tail, since)
-    return journals.follow(choice) if follow else journals.show(choice)
-
-
-def _choice(tail: str | None, since: str | None) -> tuple[str, ...]:
-    """The lines that were asked for, in journalctl's words, for which a bare "10m" is no time."""
-    relative = re.fullmatch(r"\d+[smhdw]", since or "")
-    return (
-        f"--lines={tail or ('all' if since else DEFAULT_TAIL)}",
-        *([f"--since={'-' if relative else ''}{since}"] if since else []),
-    )

@@ -1,8 +1,7 @@
-"""The verbs that only read the file: ``validate schema``."""
+"""The verb ``validate``: everything that is wrong with the file."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,16 +45,4 @@ def _validate(session: Session, file: Path, needs: Needs) -> int:
     session.console.result(
         f"{file} is valid: lab {lab.name}, {containers}, {services}.", file=file, lab=lab.name, valid=True
     )
-    return ExitCode.DONE
-
-
-@click.command()
-@verb
-def schema(session: Session) -> int:
-    """Print the JSON schema of the file, for editors."""
-    from provisioner.catalog import load_catalog
-    from provisioner.labfile.schema import file_schema
-
-    made = file_schema(load_catalog())
-    session.console.result(json.dumps(made, indent=2, ensure_ascii=False), schema=made)
     return ExitCode.DONE

@@ -106,7 +106,7 @@ def _started(found: Client) -> str:
 
 
 def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
-    from provisioner.cli.addresses import address_of
+    from provisioner.cli.gateways import address_of
 
     found = {
         service.container: service

@@ -1,9 +1,8 @@
-"""The verbs that keep and bring back states of containers: ``snapshot rollback clone``."""
+"""The verb ``clone``: a container is copied, and other values may be tried in the copy."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,46 +16,6 @@ from provisioner.values.errors import ExitCode, InputError
 if TYPE_CHECKING:  # the lab is read when a verb works with it
     from provisioner.lab.opening import Lab
     from provisioner.reconcile.clone import Wanted
-
-
-@click.command()
-@verb
-@lab_words(names=True)
-@option("--name", "name", metavar="NAME", help="What to call it; the time when left out.")
-@option("--list", "listed", is_flag=True, help="Only list what is kept.")
-def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) -> int:
-    """Keep the state of the containers as it is now."""
-    from provisioner.reconcile import observe, snapshots
-    from provisioner.reconcile.snapshots import snapshots_text
-
-    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
-    effects = session.effects(lab)
-    if not listed:
-        snapshots.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
-        return ExitCode.DONE
-    found = [
-        one
-        for one in observe.observe(lab.name, effects.providers).instances
-        if one.name in words.names or not words.names
-    ]
-    session.console.say(snapshots_text(found, session.console.style))
-    for one in found:
-        session.console.line("snapshots", {"target": one.name, "snapshots": one.snapshots})
-    return ExitCode.DONE
-
-
-@click.command()
-@verb
-@lab_words(names=True)
-@option("--to", "to", metavar="SNAPSHOT", help="Which state; the newest that had proved itself when left out.")
-@option("-y", "--yes", is_flag=True, help="Roll back without asking.")
-def rollback(session: Session, words: Words, *, to: str | None, yes: bool) -> int:
-    """Bring containers back to a state that was kept; what they are now is kept as a snapshot."""
-    from provisioner.reconcile import snapshots
-
-    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
-    outcome = snapshots.rollback(lab, session.effects(lab, confirm_plan(session.console, yes=yes)), words.names, to)
-    return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
 @click.command()

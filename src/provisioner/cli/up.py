@@ -1,0 +1,36 @@
+"""The verb ``up``: the file is made true, and proves it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from provisioner.cli.confirm import DECLINED, confirm_plan
+from provisioner.cli.options import Words, lab_words, option, verb, wishes
+from provisioner.cli.session import Session
+from provisioner.values.errors import ExitCode
+
+if TYPE_CHECKING:  # the plan is made when a verb touches the world
+    from provisioner.values.plan import Wishes
+
+
+@click.command()
+@verb
+@lab_words(names=True)
+@wishes
+@option("-y", "--yes", is_flag=True, help="Apply without asking; never deletes what --replace and --prune do not name.")
+@option("--no-rollback", is_flag=True, help="Keep no way back, and leave what fails its proof as it is.")
+def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool, no_rollback: bool) -> int:
+    """Make the file true and prove it.
+
+    Shows the plan and asks. When it ends with 0, every service has proved that it works. A container that fails its
+    proof after a change is rolled back to the state that had proved itself.
+    """
+    from provisioner.reconcile.up import How
+    from provisioner.reconcile.up import up as bring_up
+
+    lab = session.open_lab(words.existing(), with_secrets=True)
+    effects = session.effects(lab, confirm_plan(session.console, yes=yes, replaceable=wishes.replace))
+    outcome = bring_up(lab, effects, wishes, How(full=full, rollback=not no_rollback))
+    return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
