@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.labfile.container_blocks import Setting, with_copy, without_container
 from provisioner.labfile.document import parse_document
-from provisioner.labfile.editing import EditError
+from provisioner.labfile.editing import EditError, Setting, with_copy, without_container
 from tests.case_files import read_cases
 
 CASES = read_cases("container_blocks")

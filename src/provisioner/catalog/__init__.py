@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.catalog.kept import keep, key_of, read_kept
-from provisioner.catalog.option_limits import beyond_limit
 from provisioner.catalog.pages import (
+    catalog_from,
     digest_of,
     helpers_of,
     internal_passed_on,
@@ -23,7 +23,6 @@ from provisioner.catalog.pages import (
     read_pages,
     read_upkeep,
 )
-from provisioner.catalog.services import catalog_from
 from provisioner.catalog.types import (
     STAGES,
     ArtifactType,
@@ -38,6 +37,7 @@ from provisioner.catalog.types import (
     ServiceType,
     Socket,
     Upkeep,
+    beyond_limit,
 )
 from provisioner.values import paths
 from provisioner.values.errors import ProvisionError

@@ -143,7 +143,6 @@ def _outcome(changed: int) -> str:
 
 # `host prepare FILE HOST`: a node of Proxmox VE made ready for the lab of a file, or the commands for that.
 
-
 COMMAND = "the command of secrets:"
 
 
@@ -217,7 +216,6 @@ def _with_secrets(way: Way) -> Way:
 
 
 # `host prepare --trust`: an Incus elsewhere learns to trust this user, and what to write into the file is said.
-
 
 STANDARD_INPUT = "-"
 """In place of a token, which others on this machine could see among the arguments of processes."""

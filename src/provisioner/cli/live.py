@@ -19,7 +19,6 @@ from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress
 
 # What a live display remembers of each container, and which rows of that fit on a terminal.
 
-
 State = Literal["", "done", "failed"]
 PHASE = " | "
 """A task is named "phase | words"."""

@@ -169,7 +169,6 @@ class PlainProgress:
 
 # How often a stream of lines says that one and the same step goes on.
 
-
 INTERVAL_S = 10.0
 
 

@@ -13,8 +13,7 @@ from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:  # imported when a verb judges
     from provisioner.wheels.known import Stack
-    from provisioner.wheels.parts import Part
-    from provisioner.wheels.rule import Judgement
+    from provisioner.wheels.rule import Judgement, Part
 
 LIST = click.Path(exists=True, dir_okay=False, path_type=Path)
 OWN = "these wheels"
@@ -22,7 +21,7 @@ OWN = "these wheels"
 
 
 def _python(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    from provisioner.wheels.pythons import is_python
+    from provisioner.wheels.builds import is_python
 
     if value and not is_python(value):
         raise click.BadParameter(f"{value!r} is no version of Python, such as 3.12.")
@@ -67,8 +66,7 @@ def check(session: Session, what: tuple[str, ...], *, python: str, torch: str, d
     Exit code 0: they fit; 3: they do not, or nobody can know; 64: something is unreadable. Without arguments every
     known stack is judged. Wheels may be files, addresses or mere names.
     """
-    from provisioner.wheels.objections import Fit
-    from provisioner.wheels.rule import worst
+    from provisioner.wheels.rule import Fit, worst
     from provisioner.wheels.text import judgement_content, judgement_text
 
     found = _sets(what, python, torch, driver)
@@ -93,9 +91,9 @@ def lock(session: Session, name: str, *, output: Path | None, lists: tuple[Path,
 
     What its packages ask for is resolved (by uv) for that Python on the image that has it, and frozen with it.
     """
+    from provisioner.wheels.builds import machine_with
     from provisioner.wheels.known import known_stack
     from provisioner.wheels.locking import LockRequest, locked
-    from provisioner.wheels.pythons import machine_with
     from provisioner.wheels.text import lock_text
 
     extra = tuple(line for file in lists for line in file.read_text(encoding="utf-8").splitlines())
@@ -132,7 +130,7 @@ def _sets(what: tuple[str, ...], python: str, torch: str, driver: str) -> list[t
 
 def _judged(stack: Stack, python: str = "", driver: str = "") -> list[Judgement]:
     """The stack on each of its Pythons, or on that one, each on the image that has it."""
-    from provisioner.wheels.pythons import machine_with
+    from provisioner.wheels.builds import machine_with
     from provisioner.wheels.rule import judge
 
     pythons = [python] if python else stack.python
@@ -142,7 +140,7 @@ def _judged(stack: Stack, python: str = "", driver: str = "") -> list[Judgement]
 def _beside(torch: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The set with the torch that was asked for; a usage error when there is one in it already."""
     from provisioner.wheels.builds import TORCH, pinned_build
-    from provisioner.wheels.parts import Part
+    from provisioner.wheels.rule import Part
 
     if not torch:
         return parts

@@ -1,4 +1,4 @@
-"""What a host does for the cards that its containers want, a line for each check."""
+"""What a host does for its cards, and whether an engine that was built with CUDA can compute on one. Pure."""
 
 from __future__ import annotations
 
@@ -221,7 +221,6 @@ def _unused(card: Card) -> Verdict:
 
 
 # Whether an engine that was built with CUDA can compute on a card, and whether the card's driver can run it.
-
 
 LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """Major version of CUDA → the oldest branch of the driver that runs what it compiled (CUDA's "minor version

@@ -1,4 +1,4 @@
-"""The verb ``doctor``: every host of the file looked at, all at once; then what of its cards arrived in containers."""
+"""The verb ``doctor``: hosts, cards and containers are asked, and what is wrong with them is told."""
 
 from __future__ import annotations
 

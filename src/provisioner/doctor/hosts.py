@@ -1,4 +1,4 @@
-"""``diagnoses``: what was seen of the lab's hosts, and what is wrong with it. Pure."""
+"""What is wrong with a host itself: its version, its room, its packages, and the slots of its cards. Pure."""
 
 from __future__ import annotations
 
@@ -144,8 +144,7 @@ _JUDGES: Mapping[type[HostFact], Callable[[Any], Verdict]] = {
 }
 
 
-# Whether newer versions of a container's packages stand in the lists that it has; nothing is refreshed. Pure.
-
+# Whether newer versions of a container's packages stand in the lists that it has; nothing is refreshed.
 
 NAME = "packages"
 SCRIPT = r"""
@@ -238,7 +237,6 @@ def _age(seconds: int) -> str:
 
 
 # How fast data gets to a card: the lanes of its slot beside those that it could have, and what that costs.
-
 
 X16_GB_S: Mapping[float, tuple[str, float]] = {
     2.5: ("1.0", 4),

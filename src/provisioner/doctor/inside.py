@@ -9,7 +9,7 @@ from provisioner.cuda.glibc import PI, RSQRT, version_of
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.gpus.cards import Card
 from provisioner.gpus.inside import Access, Inside, Toolkit, Torch, User
-from provisioner.wheels.objections import DRIVERS
+from provisioner.wheels.rule import DRIVERS
 
 RESTART = "Restart it: provision verify --after-reboot {container}"
 LIBRARIES_AGAIN = (

@@ -1,4 +1,4 @@
-"""The verb ``doctor``: where the names of a door's sites lead, asked as any program of this machine asks for them."""
+"""Whether the names of sites lead to their door."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from provisioner.reconcile.addresses import lan_address
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ProvisionError
 
-# Whether the name of a door's site leads to the door, from the machine where provision runs. Pure.
+# Whether the name of a door's site leads to the door, from the machine where provision runs.
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.state import Instance
 
-# Names the modules that a plugin of ours imports, and has its copy in an ejected folder find them. Pure.
-
+# Names the modules that a plugin of ours imports, and has its copy in an ejected folder find them.
 
 PRELOAD = "provision_preload"
 """The callback that has ready what tasks load, as one process for each of them would load it again."""

@@ -1,4 +1,4 @@
-"""The verb ``import``: a container that is there, as the file would write it."""
+"""The verb ``import``: an existing container as a block of the file, to be adopted."""
 
 from __future__ import annotations
 
@@ -128,7 +128,6 @@ def distribution(os_release: str) -> str:
 
 
 # The block of one container, ready to be pasted under `containers:` of a file.
-
 
 _PLAIN = re.compile(r"[A-Za-z/][^\n]*|[0-9.]+(KiB|MiB|GiB|TiB)|[0-9.]+/[0-9]+", re.ASCII)
 

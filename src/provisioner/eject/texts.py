@@ -1,4 +1,4 @@
-"""A lab as plain Ansible: the texts of a folder that ``ansible-playbook`` runs without this program. Pure.
+"""The texts of an ejected lab: inventory, playbook, README, with values of users as plain data. Pure.
 
 What is copied beside them (roles, modules, plugins) is named here, and copied by ``workflow.ejecting``.
 """
@@ -16,7 +16,6 @@ from provisioner.labfile.loader import environment_name
 from provisioner.values.state import Instance, Secret, secrets_of
 
 # YAML as a person would write it for Ansible: what came from a file is text, never a template; secrets are lookups.
-
 
 _STR = "tag:yaml.org,2002:str"
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
@@ -77,7 +76,6 @@ def _marked(value: Any) -> Any:
 
 
 # The texts of an ejected folder that are no data: its configuration of Ansible and its README.
-
 
 CONFIGURATION = """\
 [defaults]

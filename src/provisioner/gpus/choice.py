@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.gpus.cards import Card
+from provisioner.values.errors import ProviderError
 from provisioner.values.quantities import size_text
 
 
@@ -122,3 +123,31 @@ def _too_small(vram: int, cards: Sequence[Card]) -> Refusal:
     memory = size_text(largest.memory) if largest.memory else "memory that nobody tells"
     message = f"no card has {size_text(vram)}: {largest.title} has {memory}"
     return Refusal(message, "Ask for less, or leave it out.")
+
+
+# The numbers of a container's groups: each image gives them as it likes, and device files belong to numbers.
+
+FILE = "/etc/group"
+
+
+def numbers_in(file: str, names: Iterable[str]) -> dict[str, int]:
+    """The numbers of the named groups in a container's ``FILE``; ``ProviderError`` for one that it does not have."""
+    there = _all_numbers(file)
+    missing = sorted(set(names) - there.keys())
+    if missing:
+        raise ProviderError(
+            f"Unable to give device files to group {', '.join(missing)}: the container has no such group",
+            resolution="Take an image with udev in it, such as debian/12, or add the group: groupadd --system render",
+        )
+    return {name: there[name] for name in names}
+
+
+def _all_numbers(file: str) -> dict[str, int]:
+    """The numbers of all groups, of lines such as "render:x:106:"."""
+    numbers = {}
+    for line in file.splitlines():
+        name, _, rest = line.partition(":")
+        number = rest.partition(":")[2].partition(":")[0]
+        if number.isdigit():
+            numbers[name] = int(number)
+    return numbers

@@ -16,9 +16,9 @@ from provisioner.lab.resolved import STACK, ResolvedLab
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
+from provisioner.wheels.builds import IMAGES, Machine, takes
 from provisioner.wheels.known import Stack
 from provisioner.wheels.locking import Locked
-from provisioner.wheels.pythons import IMAGES, Machine, takes
 
 Key = tuple[str, str]
 """A stack's name, and the distribution whose Python it is installed for."""

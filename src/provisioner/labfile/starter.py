@@ -10,9 +10,8 @@ from pathlib import Path
 
 from provisioner.catalog import Catalog
 from provisioner.labfile.hosts import SHARE_KEY
-from provisioner.labfile.loader import SecretUse, missing_secrets, secrets_file
+from provisioner.labfile.loader import SecretUse, from_file, missing_secrets, secrets_file, without_secret
 from provisioner.labfile.schema import file_schema
-from provisioner.labfile.secret_values import from_file, without_secret
 from provisioner.labfile.whole_files import replace_text, unwritable
 from provisioner.values import paths
 from provisioner.values.errors import InputError

@@ -1,1 +1,1 @@
-"""What is measured of engines, and what that says: the longest context that really answers."""
+"""What is measured of services: contexts, speed, load and quality; each verb with its results as text."""

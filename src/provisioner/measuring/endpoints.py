@@ -1,4 +1,4 @@
-"""Something that answers chats, and how long words are to it: what every measurement from outside needs first."""
+"""Endpoints that answer chats: services of the lab, upstreams and any address; no key is on a command line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.state import Secret
 
 # A server on loopback that adds a key to what it passes on, for programs that take keys only where others see them.
-
 
 PASSED_ON = frozenset({("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions")})
 """Methods and paths."""
@@ -314,7 +313,6 @@ def tokens_of_words(endpoint: Endpoint, forwarder: Forwarder, words: int) -> int
 
 
 # Where what answers chats is reached, and what is known of it: a service of the lab, an upstream, any address.
-
 
 VERB, LOAD = "bench", "load"
 UPSTREAM, URL = "_upstream", "_url"

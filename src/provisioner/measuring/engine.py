@@ -1,4 +1,4 @@
-"""``bench --kind engine``: what the program that serves computes in a second, by llama-bench, in its own container."""
+"""``bench --kind engine``: what the program that serves computes in a second, by llama-bench in its own container."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ from provisioner.services.base import EngineBench
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.values.plain_data import json_value
 
-# How llama-bench is asked what an engine computes, and what its lines say. Pure.
-
+# How llama-bench is asked what an engine computes, and what its lines say.
 
 WORDS: Mapping[str, str] = {
     "--model": "-m",
@@ -145,8 +144,7 @@ def _told(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield WORDS[word], EVERY_LAYER if is_layers else value
 
 
-# What an engine computes in a second, without its server: what its container is asked, and what comes of it. Pure.
-
+# What an engine computes in a second, without its server: what its container is asked, and what comes of it.
 
 KIND = "engine"
 UNIT = "tokens/s"
@@ -367,7 +365,6 @@ def _trial(subject: Subject, arranged: Arrangement, effects: Effects) -> float:
 
 
 # What an engine computes in a second, results of before, and whether something has become slower.
-
 
 HEAD = ("FIGURE", "MEDIAN", "95 % OF IT", "TRIALS", "WAITED", "WITH")
 COMPARED = ("FIGURE", "BEFORE", "NOW", "CHANGE", "99 % OF IT", "")

@@ -112,8 +112,7 @@ def _share_disturbed(series: Sequence[Series]) -> float:
     return sum(one.disturbed for one in series) / sum(len(one.trials) for one in series)
 
 
-# How many trials are made of what is measured, and for how long. Pure.
-
+# How many trials are made of what is measured, and for how long.
 
 BUDGET_S = 270.0
 """So long the trials of one setting may take, unless their number is said."""

@@ -18,8 +18,7 @@ from provisioner.values.address import Address
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
-# A figure that was measured several times: its median, how sure that is, and what disturbed it. Pure.
-
+# A figure that was measured several times: its median, how sure that is, and what disturbed it.
 
 SURE = 0.95
 """How sure an interval is."""

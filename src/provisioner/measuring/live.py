@@ -1,4 +1,4 @@
-"""What a service does at a moment, and how fast: two looks at its counters, with the time between them. Pure."""
+"""What services do at this moment, and how fast: two looks at their counters, shown until somebody stops it."""
 
 from __future__ import annotations
 
@@ -264,7 +264,6 @@ def _mean(numbers: Iterable[float | None]) -> float | None:
 
 # `top`: what the engines and gateways of a lab do at this moment; nobody is woken, and nothing is changed.
 
-
 STAGES = ("engine", "team", "gateway")
 """Whoever answers requests of clients; people look at the others."""
 LIVE = "live"
@@ -430,7 +429,6 @@ def _all_of(ask: Callable[[str], Found], names: Iterable[str]) -> dict[str, Foun
 
 
 # The table of `top`: what engines and gateways do at this moment, no wider and no longer than a terminal.
-
 
 HEAD = ("CONTAINER/SERVICE", "STATE", "RUNNING", "WAITING", "TOKENS/S IN", "OUT", "CACHE", "VRAM", "MODEL")
 STATE_COLUMN, CACHE_COLUMN, VRAM_COLUMN, MODEL_COLUMN = 1, 6, 7, 8

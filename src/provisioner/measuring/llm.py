@@ -34,8 +34,7 @@ from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.plain_data import json_value
 
-# How llama-benchy is asked what clients of a service see, and what its progress says. Pure.
-
+# How llama-benchy is asked what clients of a service see, and what its progress says.
 
 TOOL, MODULE = "llama-benchy", "llama_benchy"
 START = "import json, runpy, sys; sys.argv = json.load(sys.stdin); runpy.run_module(sys.argv[0], run_name='__main__')"
@@ -181,7 +180,7 @@ def answered_in(lines: Iterable[str]) -> Iterator[Answered]:
             yield ended
 
 
-# What clients of a service see: how long until its first token, how fast it reads, and how fast it writes. Pure.
+# What clients of a service see: how long until its first token, how fast it reads, and how fast it writes.
 
 KIND = "llm"
 PER_S = "tokens/s"

@@ -24,8 +24,7 @@ from provisioner.values.events import ApplyProgress, Event
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import content_of
 
-# How guidellm is asked what many clients of a service see at once, and what its report says. Pure.
-
+# How guidellm is asked what many clients of a service see at once, and what its report says.
 
 TOOL, MODULE = "guidellm", "guidellm"
 ASKED, PROMPTS, TOKENIZER, REPORT = "asked.json", "prompts.jsonl", "tokenizer", "report.json"
@@ -159,7 +158,6 @@ def _requests(said: Sequence[Mapping[str, Any]]) -> Iterator[Request]:
 
 
 # What many clients of a service see at once: how long each waits, how much all of them get, and what of it is good.
-
 
 KIND = "load"
 PER_S = "tokens/s"
@@ -388,7 +386,6 @@ def _level(endpoint: Endpoint, python: Path, folder: Path, asked: Asked) -> Leve
 
 
 # What many clients of a service see at once.
-
 
 HEAD = ("CLIENTS", "ANSWERS", "FAILED", "FIRST TOKEN", "OF 95 %", "TOKENS/S EACH", "TOKENS/S ALL", "GOOD/S", "GOOD")
 SIZE = "1.6 GB"

@@ -29,8 +29,7 @@ from provisioner.values.events import ApplyProgress
 from provisioner.values.plain_data import Foreign, answer_value
 from provisioner.values.state import Instance
 
-# An engine that is measured: where it runs, and by what it is stopped and started. Pure.
-
+# An engine that is measured: where it runs, and by what it is stopped and started.
 
 WITHOUT = (
     "/switch/control.py",

@@ -51,7 +51,6 @@ from provisioner.values.state import Instance
 
 # What was tried of an engine's contexts, kept line by line while it goes: a killed run's next one goes on there.
 
-
 FOLDER = "contexts"
 BY_CHANCE = (CRASHED, HUNG)
 FIELDS = ("context", "outcome", "words", "load_s", "took_s", "memory", "card")
@@ -127,8 +126,7 @@ def keep(file: Path, digest: str, tried: Tried) -> None:
         stream.write(f"{line}\n")
 
 
-# Whether an answer comes of its whole prompt: an engine that drops a part of it answers all the same. Pure.
-
+# Whether an answer comes of its whole prompt: an engine that drops a part of it answers all the same.
 
 BEGINNING, MIDDLE, END = "beginning", "middle", "end"
 PLACES: Mapping[str, float] = {BEGINNING: 0.02, MIDDLE: 0.5, END: 0.98}
@@ -179,8 +177,7 @@ def doubts(sent: int, plain: Heard, again: Heard, changed: Mapping[str, Heard]) 
             yield f"another token near the {place} of its prompt changed nothing of the answer"
 
 
-# Which context is tried next, until the longest one that answers is known. Pure.
-
+# Which context is tried next, until the longest one that answers is known.
 
 NEAR, FAR, ANYWHERE = 0.03, 0.2, 2.0
 """By what part, and by what factor, estimates were wrong where they were compared with what engines answered."""
@@ -307,8 +304,7 @@ def _by(estimate: int, length: int, step: int) -> float:
     return weight
 
 
-# One context of an engine tried: what its container is asked, and what came of it. Pure.
-
+# One context of an engine tried: what its container is asked, and what came of it.
 
 FILLED = 0.95
 """So much of what a request may hold a prompt takes."""
@@ -575,7 +571,6 @@ def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects:
 
 
 # What a search for the longest context may take, and what it has found.
-
 
 MIB = 2**20
 HEAD = ("TOKENS", "OUTCOME", "LOADED IN", "ALL OF IT", "MEMORY", "CARD", "")

@@ -1,4 +1,4 @@
-"""What a quant has lost against its parent: what is judged, what that takes, and what is kept of it. Pure."""
+"""``bench --kind quality``: what a quant has lost against its parent, by llama-perplexity in the engine's container."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ from provisioner.services.base import EngineBench, ResolvedService
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.values.quantities import size_text
 
-# How llama-perplexity is asked what a quant has lost, and what it says. Pure.
-
+# How llama-perplexity is asked what a quant has lost, and what it says.
 
 PROGRAM = "llama-perplexity"
 CONTEXT = 512
@@ -280,7 +279,6 @@ def _told(model: Judged) -> Mapping[str, Any]:
 
 # What quants have lost against their parent.
 
-
 HEAD = ("MODEL", "BITS", "MEAN KLD", "MEDIAN", "99 %", "SAME TOKEN", "PERPLEXITY")
 
 Found = Sequence[tuple[Judged, Quality]]
@@ -335,7 +333,6 @@ def bits_text(model: Judged) -> str:
 
 
 # `bench --kind quality`: what quants have lost against their parent, by llama-perplexity, in their own container.
-
 
 VERB = "bench"
 LONGEST_S = 4 * 3600.0

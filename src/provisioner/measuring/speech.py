@@ -1,4 +1,4 @@
-"""The verb ``bench``: has the services of a lab that speak say the same texts, and takes the time."""
+"""``bench --kind tts``: services that speak say the same texts, and the time of that is taken."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.plain_data import Foreign, answer_value
 
-# How fast services speak: what is asked of them, what the answers' times come to, and what follows. Pure.
-
+# How fast services speak: what is asked of them, what the answers' times come to, and what follows.
 
 SHORT = "Good morning to you all. The kettle has boiled, and the bread is still warm on the table."
 _PARAGRAPH = (
@@ -355,7 +354,6 @@ def _said(provider: Provider, speaker: Speaker, command: Sequence[str]) -> str:
 
 
 # What `bench` measured: a table, when the audio arrived, and what follows from it.
-
 
 HEAD = ("container", "on", "text", "format", "voice", "first audio", "all of it", "share", "bursts", "chars/s")
 COLUMNS = 60

@@ -1,4 +1,4 @@
-"""Environments of Python for programs of others that run on this machine: pinned by hash, made when first used.
+"""Programs of others that measure, on this machine: their pinned environments, and the lines that they write.
 
 Each lies in the cache under the sum of its list and of the Python that it was made for; what was half made is made
 anew. Nothing is built: wheels alone are installed.
@@ -117,7 +117,6 @@ def _run(command: Sequence[str], tool: str) -> None:
 
 
 # Runs a program of others in its environment (`tool_environments`), and gives the lines that it writes.
-
 
 LONGEST_LINE = 2**20
 WORDS = 500

@@ -145,7 +145,6 @@ _WRITERS: Mapping[str, Callable[[Gateway], str]] = {"opencode": _opencode, "open
 
 # Where a lab answers and what it serves, for the programs that use it.
 
-
 PROTOCOL = "openai"
 ORDER = ("gateway", "engine")
 HTTPS_PORT = 443
@@ -243,7 +242,6 @@ def _key_variable(service: ResolvedService) -> str:
 
 
 # A desktop for programs that show it: the file that RDP clients open, and the words that start one here.
-
 
 WINDOWED = ("remmina", "open", "mstsc.exe")
 """Clients that ask for password and certificate in a window, in the order in which they are looked for; the last are

@@ -267,7 +267,6 @@ def _straighten_network(arrangement: Arrangement) -> None:
 
 # The ways of a drawing's lines: straight ones and right angles, each with a track of its own between two columns.
 
-
 TRACK = 12
 ARROW_ROOM = 44
 """Between the last track and what a line points at: the arrow, and the number of a fallback."""
@@ -427,7 +426,6 @@ def _points(
 
 
 # The lines of a picture: paths with round corners, arrow heads, the numbers of fallbacks.
-
 
 CORNER = 7
 ARROW = 8

@@ -1,4 +1,4 @@
-"""A lab on one web page that needs nothing else: warnings first, then what it is made of, with the evidence."""
+"""The page of ``report``: one file that needs nothing else, warnings first, then the lab with the evidence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from provisioner.values.plan import Change, ImpossiblePlanError
 from provisioner.values.state import ContainerStatus, Secret, Status
 
 # What is connected with what: the picture of `graph`, and the same as text.
-
 
 LEGIBLE = 1500
 """A picture that is wider, in pixels, would be too small to read as wide as the page."""

@@ -198,7 +198,6 @@ def _legend(y: float) -> Iterator[str]:
 
 # A lab's connections in Graphviz' language (DOT), for other tools: a cluster for each host and each container.
 
-
 STYLES: dict[Line, str] = {
     "first": "solid",
     "fallback": "dashed",

@@ -97,7 +97,6 @@ def _point(x: float, point: Point, most: float, unit: str) -> Iterator[Markup]:
 
 # What probes and benchmarks have found out about each service, with everything that was found before.
 
-
 MIB = 2**20
 MOST_POINTS = 24
 """So many of the newest measurements stand in a plot; the table below has all of them."""

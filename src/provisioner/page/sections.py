@@ -174,7 +174,6 @@ def _figure(address: Address, screen: Screen, picture: bytes) -> Markup:
 
 # What lies on each card by the sums and by what was measured: a bar for each, and a row for each service.
 
-
 COLOURS = 6
 HEIGHT = 30
 LEAST_PERCENT = 4.0
@@ -359,7 +358,6 @@ def _terms(content: LabContent, budget: Budget) -> Markup:
 
 # Which engines answer for each alias, and who stands in for them.
 
-
 Ranks = dict[int, list[Edge]]
 
 
@@ -426,7 +424,6 @@ def _in_order(others: list[Markup]) -> Markup:
 
 
 # What of the lab is not as it should be, the worst first.
-
 
 MOODS = {"error": "bad", "warning": "mind", "note": "dim"}
 WORDS = {"error": "error", "warning": "warning", "note": "note"}

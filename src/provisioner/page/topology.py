@@ -190,7 +190,6 @@ def _alias_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
 
 # A lab's connections as text: a tree of hosts, containers and services, an arrow for each line.
 
-
 Tree = tuple[str, Sequence["Tree"]]
 """A line and what hangs on it."""
 

@@ -1,4 +1,4 @@
-"""Makes what is made once per host: from the cache, else by the role's ``build.yml`` in a throwaway container.
+"""Artifacts are made once per host: from the cache, else by the role's ``build.yml`` in a throwaway container.
 
 A volume is marked ready last, so that an interrupted build is never mistaken for an artifact.
 """
@@ -71,7 +71,6 @@ def _sha256(file: Path) -> str:
 
 
 # How far builds are: looks at the end of each one's log while Ansible works, and says what has changed.
-
 
 PERIOD_S = 2.0
 LONGEST_PAUSE_S = 30.0
@@ -393,7 +392,6 @@ class _Build:
 
 
 # What a download has received stays for the next run: in its builder, stopped, with the volume that is not ready.
-
 
 WORTH_KEEPING = "+64k"
 """Of a folder without a file of this size (GNU find's words) nothing is lost."""

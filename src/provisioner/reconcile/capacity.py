@@ -1,4 +1,4 @@
-"""Ports of hosts that a lab is to publish and somebody else has: refused before anything is made."""
+"""Room on hosts for what a plan makes: memory, disks, and ports that somebody else has."""
 
 from __future__ import annotations
 

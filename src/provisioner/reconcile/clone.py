@@ -14,9 +14,16 @@ from typing import Any
 
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
-from provisioner.labfile.container_blocks import CONTAINERS, Setting, value_written, with_copy, without_container
 from provisioner.labfile.document import parse_document
-from provisioner.labfile.editing import EditError, Place
+from provisioner.labfile.editing import (
+    CONTAINERS,
+    EditError,
+    Place,
+    Setting,
+    value_written,
+    with_copy,
+    without_container,
+)
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Container
 from provisioner.labfile.whole_files import replace_text, require_room

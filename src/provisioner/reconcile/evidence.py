@@ -1,4 +1,4 @@
-"""Pictures that proofs took in containers, brought into ``screens/`` of the lab's folder, for its owner alone."""
+"""Evidence of a proof, taken out of containers: pictures of screens, and the last words of journals."""
 
 from __future__ import annotations
 
@@ -121,7 +121,6 @@ def _said(answer: bytes) -> dict[str, str]:
 
 
 # What services wrote last to their journals, for an error that says that one does not run.
-
 
 LINES = 20
 LINE_CHARACTERS = 240

@@ -1,4 +1,4 @@
-"""Looks into running containers, and leaves stamps there: one small call a host, or each; nothing is installed."""
+"""Facts from running containers, by one small call a host, or each; and the stamps that say why a role runs again."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ from provisioner.values.facts import (
 from provisioner.values.plain_data import Foreign, answer_value, foreign
 from provisioner.values.state import Execution, Instance, Secret, Service, secrets_of
 
-# What a stamp says: why a role has to be run again, and what is written when it has proved itself. Pure.
-
+# What a stamp says: why a role has to be run again, and what is written when it has proved itself.
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""

@@ -1,4 +1,4 @@
-"""What a run did, written down line by line while it goes, so that the next one can say where a killed one stopped.
+"""Records of what a run does: on this machine line by line, on hosts what is half done with a container.
 
 Nothing is decided by a journal: what has to be done follows from the lab as it is.
 """
@@ -156,7 +156,6 @@ def _lines(journal: Path) -> list[dict[str, Any]]:
 
 # What a verb was about to do with a container, written on its host until it is done: a killed run's next one reads
 # it.
-
 
 PREFIX = "provisioner-unfinished-"
 

@@ -32,7 +32,6 @@ from provisioner.values.errors import LockedError, PreflightError, ProvisionErro
 
 # Take a lab's lock on one host: when nobody has it, or from a run that is dead.
 
-
 Locks = Mapping[str, Mapping[str, str]]
 """What is written on the locks of one lab on one host, by their names."""
 
@@ -170,7 +169,6 @@ class _Watch:
 
 # Who holds a lock: a process, told from all others, so that one on its own machine can see whether it still runs.
 
-
 _ENDED = frozenset({"Z", "X"})
 """States of a process that has ended and that nobody has asked about yet."""
 
@@ -254,7 +252,6 @@ def _user() -> str:
 
 
 # What a run holds while it works: its locks, moved by a heartbeat, and the knowledge of whether they are still its.
-
 
 LOOK_S = 3.0
 """How often a holder looks whether its locks are still its."""

@@ -1,4 +1,4 @@
-"""Looking before doing: the file's lab beside the hosts' lab, the running containers looked into."""
+"""What is there: the lab on its hosts, its running containers looked into, and services waited for."""
 
 from __future__ import annotations
 
@@ -380,7 +380,6 @@ def _refuse_damage(facts: Iterable[ContainerFact]) -> None:
 
 
 # Waiting for services that come up again by themselves: their container was started a moment ago.
-
 
 SETTLE_TIMEOUT_S = 180.0
 """A gateway with cold caches on a busy machine took 40 s until it answered."""

@@ -1,4 +1,4 @@
-"""The verb ``host prepare`` for a node of Proxmox VE: a way in, and no more rights than the lab needs there."""
+"""The verb ``host prepare``: what a machine or a node of Proxmox VE needs for containers, and for their cards."""
 
 from __future__ import annotations
 
@@ -186,7 +186,6 @@ def _prove(way: Way, provider: ProxmoxProvider) -> None:
 
 
 # The verb `host prepare`: what this machine has to have for containers, and for their graphics cards.
-
 
 INSTALL = (
     "Install the driver as its own pages say, then start the machine anew and run this again. On Debian: for NVIDIA "

@@ -1,4 +1,4 @@
-"""The verb ``verify``: every service proves itself again; and how proofs are told."""
+"""Proofs of services: the verb ``verify``, which of them can be had now, how they are told, and what is stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ from provisioner.values.regular_files import text_of
 from provisioner.values.state import Finding, Fleet, Instance, Secret, Status
 
 # What the last proof of each service asked and what came of it, kept beside the lab's measurements.
-
 
 FILE = "proofs.json"
 MOST_STEPS = 100
@@ -285,7 +284,6 @@ def announce_checks(
 
 
 # Proofs of services, and of which none can be had now: one that computes for somebody is waited for, not accused.
-
 
 PATIENCE_S = 120.0
 POLL_S = 2.0

@@ -1,4 +1,4 @@
-"""Carrying out a plan: change, prove, stamp; and go back where the proof failed."""
+"""A plan is carried out: change, prove, stamp; and go back where a proof failed."""
 
 from __future__ import annotations
 

@@ -36,7 +36,6 @@ from provisioner.values.work_folders import own_folder, prune
 
 # Ansible's events as our own values. Pure; the output of a task that uses a secret is never in them.
 
-
 LAST_WORDS = 3
 HIDDEN = "the task uses a secret, so what it said is hidden"
 NO_REASON = "no reason was given"
@@ -248,7 +247,6 @@ def _failure_message(result: Mapping[str, Any], level: int = 0) -> str:
 
 
 # The plays of a playbook that have something to do: Ansible reads the roles of all of them before it begins.
-
 
 PLAY_FOR_EACH_SERVICE = frozenset({"site.yml", "verify.yml"})
 """Playbooks that say nothing but which group runs which role, so that it does not matter where they lie."""

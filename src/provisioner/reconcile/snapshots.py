@@ -1,4 +1,4 @@
-"""Snapshots: the verbs ``snapshot``, ``rollback``, ``clone``, and what ``up`` keeps before it changes something."""
+"""Snapshots: the verbs ``snapshot``, ``rollback``, ``clone``, and what ``up`` takes before it changes something."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Instance, Service, Snapshot, Status
 
-# Which snapshots are taken, kept, and gone back to. Pure.
-
+# Which snapshots are taken, kept, and gone back to.
 
 Kind = Literal["", "unproved", "failed", "replaced"]
 _OURS = re.compile(r"provision-(\d+)(?:-([a-z]+))?")
@@ -353,7 +352,6 @@ def worked(effects: Effects, target: str, action: str, work: Callable[[], T]) ->
 
 # Keeping people out of a service whose container may go back to an earlier state: what they wrote would be lost.
 
-
 NOT_LOADED = 5
 """So systemctl ends where there is no such unit: an earlier version made the container."""
 MARGIN_S = 60.0
@@ -415,7 +413,6 @@ def _warning(service: Service, action: str, error: ProvisionError) -> Diagnostic
 
 
 # The snapshots of each container, as a table.
-
 
 _HEAD = ("CONTAINER", "SNAPSHOT", "TAKEN")
 

@@ -1,4 +1,4 @@
-"""A plan in OpenTofu's manner: signs, attributes, and the line that counts."""
+"""Plans, states and the lab's file as text, for people, for comments on merge requests, and for YAML."""
 
 from __future__ import annotations
 
@@ -235,7 +235,6 @@ def _doubtful_text(head: str, names: Iterable[str], style: Style) -> str:
 
 # The lab as it is now, as a table, and below it why we say what computes, and what has drifted.
 
-
 HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
 _NONE = "-"
 _SHOWS = {
@@ -342,7 +341,6 @@ def _health(service: ServiceStatus) -> str:
 
 # A plan as Markdown, for a comment on a merge request: what would happen and be lost, all attributes folded away.
 
-
 LOSING: tuple[Action, ...] = ("replace", "delete")
 _MARKS = {"+": "+", "-": "-", "~": "!", "-/+": "!"}
 """How a block of the language ``diff`` colours a line, by the sign in the plan's own text."""
@@ -429,7 +427,6 @@ def _code(value: object) -> str:
 
 
 # A lab's file as it is understood, as YAML: every default filled in, every secret masked.
-
 
 _SIZES = ("memory", "disk")
 

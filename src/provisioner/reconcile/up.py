@@ -1,4 +1,4 @@
-"""The verb ``up``: look, plan, ask. What changes something is in ``carrying``, read when there is a change."""
+"""The verbs ``plan`` and ``up``: look, plan, ask. What changes something is in ``run``, read when there is a change."""
 
 from __future__ import annotations
 

@@ -97,7 +97,6 @@ def state(mood: str, words: object) -> Markup:
 
 # What our web pages share: one file each, which needs nothing else, readable in the dark as well.
 
-
 STYLE = """\
 :root { color-scheme: light dark; --ink: #1c2128; --paper: #fff; --soft: #f3f5f7; --line: #d0d7de;
   --good: #1a7f37; --bad: #cf222e; --mind: #9a6700; --dim: #59636e; }

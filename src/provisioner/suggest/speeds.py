@@ -1,4 +1,4 @@
-"""What ``bench`` has kept of the files that ``suggest`` looks at: how fast they write on the card in question."""
+"""How fast files were measured to write on a card, by which ``suggest`` ranks them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from provisioner.models.sources import ModelPart, hub_revision
 from provisioner.suggest.suggest import asked_hub
 from provisioner.values.errors import InputError
 
-# How fast models were measured to write on one card, by their files: by that `suggest` ranks them. Pure.
-
+# How fast models were measured to write on one card, by their files: by that `suggest` ranks them.
 
 WRITING = re.compile(r"tg\d+(?: @ d(\d+))?", re.ASCII)
 """The names of series that say how fast is written, and behind how many tokens."""

@@ -1,4 +1,4 @@
-"""The verb ``suggest``: finds the files that a model could be served from, in a hub, a folder or the lab's file."""
+"""The verb ``suggest``: files and folders that a model could be served from, in a hub, a folder or the lab's file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ from provisioner.values.regular_files import open_file
 from provisioner.values.state import Secret
 
 # Models that are folders, as `suggest` finds them: which engine reads them, and what each of its caches takes.
-
 
 BITS: Mapping[str, float] = {"fp8": 8.0, "bfloat16": 16.0, "float16": 16.0, "float32": 32.0}
 """Bits of a weight where a config.json does not name them, by its format or by its type."""

@@ -1,4 +1,4 @@
-"""Which file of a model a card is best given, as a table, and as what is written for it."""
+"""What ``suggest`` says: ways to serve a model, and what lies on the card already."""
 
 from __future__ import annotations
 

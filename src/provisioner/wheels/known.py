@@ -14,9 +14,8 @@ from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.plain_data import yaml_value
 from provisioner.values.regular_files import text_of
-from provisioner.wheels.builds import TORCH, Build, build_of, completed
-from provisioner.wheels.parts import Part
-from provisioner.wheels.pythons import is_python
+from provisioner.wheels.builds import TORCH, Build, build_of, completed, is_python
+from provisioner.wheels.rule import Part
 
 EXLLAMA = ("exllamav3", "exllamav2")
 """The packages with which tabbyAPI serves models."""

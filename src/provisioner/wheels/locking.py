@@ -14,9 +14,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from provisioner.values.errors import PreflightError, ProvisionError
-from provisioner.wheels.builds import Build, build_of
+from provisioner.wheels.builds import DEBIAN_12, Build, Machine, best_of, build_of, takes
 from provisioner.wheels.known import UNVERIFIED, Stack, Wheel
-from provisioner.wheels.pythons import DEBIAN_12, Machine, best_of, takes
 
 TIMEOUT_S = 3600
 """Wheels without a known hash are downloaded to take it, and torch has gigabytes."""

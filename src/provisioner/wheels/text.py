@@ -10,8 +10,7 @@ from typing import Any
 from provisioner.report.style import PLAIN, Style, aligned, safe_line
 from provisioner.wheels.known import COLUMNS, Stack
 from provisioner.wheels.locking import Locked
-from provisioner.wheels.objections import Fit
-from provisioner.wheels.rule import Judgement, Verdict, worst
+from provisioner.wheels.rule import Fit, Judgement, Verdict, worst
 
 MARKS = {Fit.FITS: ("ok", "green"), Fit.UNFIT: ("bad", "red"), Fit.UNKNOWN: ("?", "yellow")}
 ABSENT = "-"

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from provisioner.wheels import locking
+from provisioner.wheels.builds import IMAGES
 from provisioner.wheels.known import Stack
 from provisioner.wheels.locking import Locked, LockRequest
-from provisioner.wheels.pythons import IMAGES
 from tests.unit.cli.conftest import World
 
 TORCH = "torch-2.9.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl"

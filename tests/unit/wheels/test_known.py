@@ -10,11 +10,9 @@ import yaml
 
 from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
+from provisioner.wheels.builds import IMAGES, machine_with
 from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack, known_stack, known_stacks
-from provisioner.wheels.objections import DRIVERS, Fit
-from provisioner.wheels.parts import Part
-from provisioner.wheels.pythons import IMAGES, machine_with
-from provisioner.wheels.rule import judge, worst
+from provisioner.wheels.rule import DRIVERS, Fit, Part, judge, worst
 from tests.case_files import read_cases
 
 CASES = read_cases("wheels/known")

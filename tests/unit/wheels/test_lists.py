@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.values.errors import InputError
-from provisioner.wheels.given import parts_given
-from provisioner.wheels.lists import ListError, of_torch, parts_of_pylock, parts_of_requirements
-from provisioner.wheels.parts import Part
+from provisioner.wheels.given import ListError, of_torch, parts_given, parts_of_pylock, parts_of_requirements
+from provisioner.wheels.rule import Part
 from tests.wheel_files import write_wheel
 
 REQUIREMENTS = """

@@ -10,11 +10,18 @@ import pytest
 import yaml
 
 from provisioner.values import paths
-from provisioner.wheels.builds import LINKED, MODULES, SILENT, TORCH, WheelNameError, build_of, completed, pinned_build
-from provisioner.wheels.objections import DRIVERS, Fit, of_link
-from provisioner.wheels.parts import Part
-from provisioner.wheels.pythons import every_python
-from provisioner.wheels.rule import Judgement, judge, python_for, worst
+from provisioner.wheels.builds import (
+    LINKED,
+    MODULES,
+    SILENT,
+    TORCH,
+    WheelNameError,
+    build_of,
+    completed,
+    every_python,
+    pinned_build,
+)
+from provisioner.wheels.rule import DRIVERS, Fit, Judgement, Part, judge, of_link, python_for, worst
 
 PAIRS = yaml.safe_load(Path("tests/cases/stacks/pairs.yml").read_text(encoding="utf-8"))
 

@@ -212,7 +212,7 @@ class IncusProvider(Inside, Provider):
         change(self._client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
 
     def _groups(self, name: str, needed: Collection[str]) -> graphics.Groups:
-        from provisioner.gpus.groups import FILE, numbers_in
+        from provisioner.gpus.choice import FILE, numbers_in
         from provisioner.providers.incus import files
 
         return numbers_in(files.read(self.endpoint, name, FILE).decode(errors="replace"), needed)

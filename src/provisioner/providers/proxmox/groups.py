@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from provisioner.gpus.groups import FILE, numbers_in
+from provisioner.gpus.choice import FILE, numbers_in
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.values.errors import ProviderError
