@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,12 +27,26 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_every_module_has_exactly_one_room() -> None:
-    rooms = [name for row in rows(section("The house")) for name in re.findall(r"`(\w+)`", row[2])]
-    folder = ROOT / "src/provisioner"
-    there = {path.stem for path in folder.glob("*.py")} | {path.name for path in folder.iterdir() if path.is_dir()}
-    there -= {"__init__", "__pycache__", "share"}
-    assert sorted(rooms) == sorted(there)
+def test_the_house_is_the_contract_of_the_layers() -> None:
+    layers = next(one for one in contracts() if one["id"] == "layers")
+    rooms = [re.findall(r"`(\w+)`", row[0]) for row in rows(section("The house"))]
+    assert rooms == [re.findall(r"\w+", layer) for layer in layers["layers"]]
+
+
+def contracts() -> list[dict[str, Any]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return list(settings["tool"]["importlinter"]["contracts"])
+
+
+def test_every_symbol_that_the_page_names_is_in_its_file() -> None:
+    """A row names a symbol and then the file that has it."""
+    named = [
+        (symbol, path)
+        for row in rows(section("Where is …"))
+        for symbol, path in re.findall(r"`(\w+)` in `([^`]+)`", row[1])
+    ]
+    assert len(named) >= 5
+    assert [one for one in named if not re.search(rf"\b{one[0]}\b", (ROOT / one[1]).read_text(encoding="utf-8"))] == []
 
 
 def test_every_place_that_the_page_names_is_there() -> None:
