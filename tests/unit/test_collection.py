@@ -112,7 +112,7 @@ def test_what_needs_the_package_says_so_on_its_page(tree: Path) -> None:
 
 def test_a_module_that_imports_what_is_not_sent_along_is_refused() -> None:
     place = PurePosixPath("plugins/modules/provision_paths.py")
-    with pytest.raises(SystemExit, match=r"provision_paths\.py.*lacks.*from provisioner\.plan import Change"):
+    with pytest.raises(SystemExit, match=r"provision_paths\.py.*lacks.*from provisioner\.values\.plan import Change"):
         builder.text_of(place, "import os\nfrom provisioner.values.plan import Change\n", "1.0.0")
 
 

@@ -19,16 +19,16 @@ PAGES_OF_MODULES = frozenset({"DOCUMENTATION", "EXAMPLES", "RETURN"})
 """What Ansible shows people of a module; a text, though it is no docstring."""
 ALLOWED = {
     ("cli/app.py", "desktop"): "the thing that `open` opens, whatever service shows it",
-    ("cli/opening.py", "desktop"): "ditto",
-    ("report/rdp.py", "desktop"): "ditto",
-    ("report/status.py", "desktop"): "what a picture of a screen shows",
+    ("cli/open.py", "desktop"): "ditto",
+    ("page/clients.py", "desktop"): "ditto",
+    ("reconcile/text.py", "desktop"): "what a picture of a screen shows",
     (
         "labfile/spec.py",
         "litellm",
     ): "a provider among those that LiteLLM knows by these names, and its words for models",
     ("wheels/known.py", "tabbyapi"): "a word of the stacks' pages",
     ("labfile/starter.py", "llama_cpp"): "the file that `init` writes is an example",
-    ("report/suggest.py", "llama_cpp"): "what is suggested is written for the one engine that is looked at",
+    ("suggest/text.py", "llama_cpp"): "what is suggested is written for the one engine that is looked at",
     ("labfile/starter.py", "litellm"): "ditto",
 }
 """Where a name may stand in code, and why."""

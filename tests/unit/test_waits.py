@@ -20,14 +20,14 @@ CONNECTS = ("create_connection", "HTTPConnection", "HTTPSConnection")
 STREAMS = ("response", "stdout", "stderr", "connection", "socket", "answer", "pipe", "process")
 """What an unlimited ``read()`` of is one of something outside."""
 ALLOWED = {
-    "agent.py: subprocess.run": "sha256sum; the look that runs it has a time limit",
-    "agent.py: subprocess.Popen": "systemctl, dpkg-query; the look that runs it has both limits",
-    "agent.py: communicate": "the same",
-    "cli/opening.py: subprocess.run": "the user's own RDP client, for as long as the user likes",
-    "cli/opening.py: subprocess.Popen": "the same, left to itself",
+    "inside/agent.py: subprocess.run": "sha256sum; the look that runs it has a time limit",
+    "inside/agent.py: subprocess.Popen": "systemctl, dpkg-query; the look that runs it has both limits",
+    "inside/agent.py: communicate": "the same",
+    "cli/open.py: subprocess.run": "the user's own RDP client, for as long as the user likes",
+    "cli/open.py: subprocess.Popen": "the same, left to itself",
     "cluster/turn.py: subprocess.Popen": "its lines are read with a deadline and a limit, its end waited for with one",
-    "forwarder.py: join": "a thread of ours that serves, and was told to end",
-    "guard.py: wait": "begins a timer",
+    "measuring/endpoints.py: join": "a thread of ours that serves, and was told to end",
+    "inside/request_limits.py: wait": "begins a timer",
     "providers/incus/attach.py: connection_to": "what the user attached to goes on for as long as the user likes",
     "providers/incus/attach.py: join": "what the user attached to goes on for as long as the user likes",
     "providers/proxmox/attach.py: subprocess.Popen": "what the user attached to goes on for as long as the user likes",
@@ -36,10 +36,10 @@ ALLOWED = {
     "providers/proxmox/relay.py: wait": "its stderr has ended, or it was killed",
     "providers/proxmox/relay.py: join": "the killing has limits of its own",
     "providers/proxmox/shell.py: subprocess.Popen": "read by _Outputs: a deadline and limits",
-    "tool_runs.py: subprocess.Popen": "a timer ends it, and its lines have a limit",
-    "tool_runs.py: join": "a thread of ours that waits for the same, which the timer ends",
-    "tool_runs.py: wait": "it was killed, or its output has ended: the timer goes on until it has",
-    "artifacts/watching.py: join": "a thread of ours whose every look has a time limit",
+    "measuring/tools.py: subprocess.Popen": "a timer ends it, and its lines have a limit",
+    "measuring/tools.py: join": "a thread of ours that waits for the same, which the timer ends",
+    "measuring/tools.py: wait": "it was killed, or its output has ended: the timer goes on until it has",
+    "reconcile/artifacts.py: join": "a thread of ours whose every look has a time limit",
     "providers/proxmox/client.py: wait": "a pause of our own (backoff), which has patience of its own",
 }
 

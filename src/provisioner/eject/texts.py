@@ -1,6 +1,6 @@
 """The texts of an ejected lab: inventory, playbook, README, with values of users as plain data. Pure.
 
-What is copied beside them (roles, modules, plugins) is named here, and copied by ``workflow.ejecting``.
+What is copied beside them (roles, modules, plugins) is named here, and copied by ``eject``.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ FIELDS = ("context", "outcome", "words", "load_s", "took_s", "memory", "card")
 def digest_of(inputs: Mapping[str, Any], option: str, container: Instance) -> str:
     """The same for the same engine in a container of the same size, whatever context it has.
 
-    ``inputs``: what its role is run with (``stamp.inputs_of``).
+    ``inputs``: what its role is run with (``gather.inputs_of``).
     """
     variables = {name: digest for name, digest in inputs["variables"].items() if not name.endswith(f"_{option}")}
     cards = [[one.name, sorted(one.properties.items())] for one in container.devices if one.kind == "gpu"]
@@ -608,7 +608,7 @@ def probed_text(found: Probed, style: Style = PLAIN) -> str:
     return f"{table(HEAD, rows, style)}\n\n{style.paint(last, 'bold')}"
 
 
-BESIDE = 64 * 2**20
+BESIDE_WEIGHTS = 64 * 2**20
 """Bytes that a container with one service, and an engine's program, take beside what is added up; reckoned."""
 
 
@@ -642,4 +642,4 @@ def _container_bytes(lab: Lab, engine: EngineLoads) -> int:
     """What an engine that computes on the processor may have of its container's memory; 0 where nothing limits that."""
     container = lab.resolved.containers[engine.container]
     is_limited = container.written.gpu is None and len(container.services) == 1
-    return max(container.memory - LEAST_LEFT - BESIDE, 0) if is_limited else 0
+    return max(container.memory - LEAST_LEFT - BESIDE_WEIGHTS, 0) if is_limited else 0

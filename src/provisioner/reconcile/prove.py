@@ -13,7 +13,6 @@ from typing import Any
 from provisioner.lab.opening import Lab
 from provisioner.labfile.whole_files import replace_text
 from provisioner.reconcile import journal
-from provisioner.reconcile.configure import prove
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.evidence import explained, gather
 from provisioner.reconcile.gather import probe, require_answers
@@ -47,7 +46,7 @@ FILE = "proofs.json"
 MOST_STEPS = 100
 """Of one proof; the longest of our roles has fewer than 60."""
 MOST_CHARACTERS = 1600
-"""Of what a task said, more than ``runner.events`` lets through of one that went well: the word of a container is not
+"""Of what a task said, more than ``runner.task_event`` lets through of one that went well: the word of a container is not
 trusted with the controller's disk."""
 
 
@@ -310,6 +309,8 @@ def proofs_of(running: Sequence[Instance], facts: Sequence[ContainerFact], effec
     ``facts`` are those that were seen of the containers. Who asks a busy one is not asked either; the same of those
     that are asleep, unless they are to be woken (``wake``).
     """
+    from provisioner.reconcile.configure import prove  # nothing that a plan needs
+
     newest = _waited(running, tuple(facts), effects)
     sleeping = {} if wake else _asleep(newest)
     asleep = _with_askers(running, sleeping, ASLEEP)

@@ -107,7 +107,7 @@ def obstacles(made: Plan, seen: Survey, effects: Effects, keep: int) -> dict[str
 def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
     """Take a snapshot of every running container that the plan changes; none when none are kept.
 
-    Nobody writes any more into what would be lost with that container; ``closing.open_again`` ends that.
+    Nobody writes any more into what would be lost with that container; ``open_again`` ends that.
     """
     if not keep:
         return {}

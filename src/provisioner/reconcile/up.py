@@ -8,9 +8,7 @@ from functools import partial
 from provisioner.lab.opening import Lab
 from provisioner.reconcile.effects import Effects, Outcome
 from provisioner.reconcile.journal import interrupted, recording
-from provisioner.reconcile.judge import judge
 from provisioner.reconcile.observe import check_seen, survey
-from provisioner.reconcile.prove import announce_checks
 from provisioner.values.events import Diagnostic
 from provisioner.values.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.values.state import Fleet
@@ -29,6 +27,9 @@ USUALLY = How()
 
 def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUALLY) -> Outcome:
     """Make the lab what the file says, and prove it; raises ``VerificationError`` when the proof fails."""
+    from provisioner.reconcile.judge import judge  # both judge proofs: nothing that a plan needs
+    from provisioner.reconcile.prove import announce_checks
+
     lab.check_targets([*wishes.targets, *wishes.replace])
     with effects.locked(lab.name, "up") as lease:
         before = interrupted(lab.folder)

@@ -99,7 +99,7 @@ class Closed:
 class RoleStamp:
     """The stamp of a role in its container, as the agent read it: ``problem`` alone, or what it was written for.
 
-    ``inputs``, ``secrets`` and ``salt`` are those of ``stamp.stamp_for``; ``changed``: (kind, name, words) of each
+    ``inputs``, ``secrets`` and ``salt`` are those of ``gather.stamp_for``; ``changed``: (kind, name, words) of each
     thing that is managed and is not as it was then.
     """
 

@@ -13,7 +13,7 @@ from provisioner.gpus.cards import Card
 from provisioner.loads.measured import remember
 from provisioner.loads.terms import MIB
 from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny_model, tiny_model
-from provisioner.reconcile import prove
+from provisioner.reconcile import configure
 from provisioner.reconcile.configure import prove as proved
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof, ProofStep
@@ -178,7 +178,7 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
     def measuring(*arguments: Any, **named: Any) -> tuple[Proof | DeviceMemory | ProofStep, ...]:
         return (*proved(*arguments, **named), DeviceMemory(Address("llama/llama_cpp"), 1000 * MIB))
 
-    monkeypatch.setattr(prove, "prove", measuring)
+    monkeypatch.setattr(configure, "prove", measuring)
     world.command("verify", str(on_card))
     assert world.command("fit", str(on_card)).printed == world.snapshot
 

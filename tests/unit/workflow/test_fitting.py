@@ -12,7 +12,7 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.loads.measured import measured
 from provisioner.loads.terms import needed_bytes
-from provisioner.measuring.probe import BESIDE, LEAST_LEFT, estimated_contexts
+from provisioner.measuring.probe import BESIDE_WEIGHTS, LEAST_LEFT, estimated_contexts
 from provisioner.models.tiny_hf import tiny_folder
 from provisioner.report.messages import diagnostic_text, error_text
 from provisioner.serving.fit import budgets_of, check_fit, remember_use
@@ -110,7 +110,7 @@ def test_without_a_card_the_containers_memory_limits_a_context(file: Path) -> No
     with_weights, without = estimated_contexts(lab, {})[Address("llama/llama_cpp")]
     (engine,) = [one for budget in budgets_of(lab, {}) for one in budget.engines if one.container == "llama"]
     (load,) = engine.loads
-    free = 2**30 - LEAST_LEFT - BESIDE
+    free = 2**30 - LEAST_LEFT - BESIDE_WEIGHTS
     next_larger = replace(load, context=with_weights + 256)
     assert needed_bytes(replace(load, context=with_weights)) <= free < needed_bytes(next_larger)
     assert needed_bytes(replace(load, context=without)) <= free + load.weights
