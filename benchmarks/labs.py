@@ -16,8 +16,8 @@ from benchmarks.measuring import BIN, Cost, cost, say
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
-from provisioner.providers.incus import wire
-from provisioner.providers.incus.endpoint import local_endpoint
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import local_endpoint
 
 PROVISION = (str(BIN / "provision"),)
 NANOSECONDS = 1e9
@@ -108,8 +108,8 @@ def cpu_s_of(names: Iterable[str]) -> float:
 
 
 def _state(name: str) -> dict[str, Any]:
-    path = wire.path_of("instances", name, "state")
-    state: dict[str, Any] = wire.call(local_endpoint(), "GET", path)["metadata"]
+    path = api.path_of("instances", name, "state")
+    state: dict[str, Any] = api.call(local_endpoint(), "GET", path)["metadata"]
     return state
 
 

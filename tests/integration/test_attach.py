@@ -38,7 +38,7 @@ ENDPOINT = "TEST_ATTACH_ENDPOINT"
 ATTACH = f"""
 import json, os, sys
 from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus.api import Endpoint
 attach = IncusProvider("box", endpoint=Endpoint(**json.loads(os.environ[{ENDPOINT!r}]))).attach
 sys.exit(attach(sys.argv[1], sys.argv[3:], stdin=0, stdout=1, stderr=2, terminal=sys.argv[2] == "terminal"))
 """

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus import client as client_module
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus import api as client_module
+from provisioner.providers.incus.api import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
 from tests.processes import completed, free_port

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider, tls
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus import IncusProvider, api
+from provisioner.providers.incus.api import Endpoint
 from provisioner.providers.incus.trust import make_pair
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from tests.lab.far import FarIncus
@@ -92,12 +92,12 @@ def test_no_variable_says_whom_to_trust(
     far_incus: FarIncus, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One that names the server's own certificate opens nothing, one that names nothing closes nothing."""
-    tls._made_context.cache_clear()
+    api._made_context.cache_clear()
     monkeypatch.setenv(variable, str(far_incus.lab.state / "server.crt"))
     refusal(replace(far_incus.endpoint, fingerprint=""))
     monkeypatch.setenv(variable, str(tmp_path / "none"))
     IncusProvider("far", endpoint=far_incus.endpoint).check_available()
-    tls._made_context.cache_clear()
+    api._made_context.cache_clear()
 
 
 def test_an_unknown_certificate_is_refused_with_the_way_to_be_trusted(shown: Pair) -> None:

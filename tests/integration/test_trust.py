@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from provisioner.cli.app import app
 from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus.api import Endpoint
 from tests.lab.far import FarIncus
 
 pytestmark = [pytest.mark.incus]

@@ -14,7 +14,7 @@ from provisioner.providers.base import Provider
 from provisioner.values import paths
 
 if TYPE_CHECKING:
-    from provisioner.providers.incus.endpoint import Endpoint
+    from provisioner.providers.incus.api import Endpoint
     from provisioner.providers.proxmox.access import Access, Direct
 
 
@@ -36,7 +36,7 @@ def provider_of(name: str, host: IncusHost | ProxmoxHost, folder: Path, *, direc
 
 def endpoint_of(host: IncusHost, folder: Path) -> Endpoint:
     """Where that Incus is, by its page; one elsewhere is shown this user's certificate where the page names none."""
-    from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
+    from provisioner.providers.incus.api import Endpoint, local_endpoint
 
     if host.incus == "local":
         return local_endpoint()

@@ -21,7 +21,7 @@ from provisioner.values.state import Secret
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
-    from provisioner.providers.incus.endpoint import Endpoint
+    from provisioner.providers.incus.api import Endpoint
     from provisioner.providers.incus.trust import Token
     from provisioner.reconcile.prepare import Way
 
@@ -252,11 +252,11 @@ def _enrolled(token: Token, pair: tuple[Path, Path], address: str) -> tuple[Endp
     """Where that Incus is, and what it says of itself; else ``PreflightError``, also where a file or the line fails."""
     from http.client import HTTPException
 
-    from provisioner.providers.incus import trust, wire
+    from provisioner.providers.incus import api, trust
 
     try:
         return trust.enrol(token, pair, address)
-    except (wire.WireError, OSError, HTTPException) as error:
+    except (api.WireError, OSError, HTTPException) as error:
         file = getattr(error, "filename", None)
         again = "Run the same command again: where that Incus trusts this user by now, that is success."
         raise PreflightError(

@@ -46,7 +46,7 @@ FILE = "proofs.json"
 MOST_STEPS = 100
 """Of one proof; the longest of our roles has fewer than 60."""
 MOST_CHARACTERS = 1600
-"""Of what a task said, more than ``runner.task_event`` lets through of one that went well: the word of a container is not
+"""Of what a task said, more than ``task_event`` lets through of one that went well: the word of a container is not
 trusted with the controller's disk."""
 
 

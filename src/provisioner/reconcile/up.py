@@ -8,7 +8,7 @@ from functools import partial
 from provisioner.lab.opening import Lab
 from provisioner.reconcile.effects import Effects, Outcome
 from provisioner.reconcile.journal import interrupted, recording
-from provisioner.reconcile.observe import check_seen, survey
+from provisioner.reconcile.observe import Survey, check_seen, survey
 from provisioner.values.events import Diagnostic
 from provisioner.values.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.values.state import Fleet
@@ -36,16 +36,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         if before:
             effects.emit(Diagnostic("warning", f"The {before}; this run goes on from what is there."))
         # What is pruned goes with the volumes that only its snapshots need.
-        seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune, anew=wishes.replace)
-        check_seen(lab, seen, effects)
-        for said in lab.look_at_models():
-            effects.emit(said)
-        if seen.cards:
-            from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
-
-            check_fit(lab, seen.cards, effects.emit, wishes.targets)
-        made = effects.planned(partial(seen.plan, wishes))
-        effects.announce(made)
+        seen, made = _planned(lab, effects, wishes, full=how.full, detailed=wishes.prune)
         keep = lab.spec.snapshots.keep if how.rollback else 0
         if made.is_empty:
             effects.confirm(made)
@@ -69,22 +60,10 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
     return Outcome(made, applied=True)
 
 
-# The verb `plan`: what `up` would do.
-
-
 def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
     """What ``up`` would do, with what is known about it before; nothing is touched."""
     lab.check_targets([*wishes.targets, *wishes.replace])
-    seen = survey(lab, effects, wishes.targets, full=full, anew=wishes.replace)
-    check_seen(lab, seen, effects)
-    for said in lab.look_at_models():
-        effects.emit(said)
-    if seen.cards:
-        from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
-
-        check_fit(lab, seen.cards, effects.emit, wishes.targets)
-    made = effects.planned(partial(seen.plan, wishes))
-    effects.announce(made)
+    seen, made = _planned(lab, effects, wishes, full=full)
     if made.is_empty:
         return made
 
@@ -96,3 +75,18 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
         message = f"There is no way back for container {name}: {why}"
         effects.emit(Diagnostic("warning", message, resolution=snapshots.NO_WAY_BACK))
     return made
+
+
+def _planned(lab: Lab, effects: Effects, wishes: Wishes, *, full: bool, detailed: bool = False) -> tuple[Survey, Plan]:
+    """Look at the hosts, and plan; what is known of the models and the cards before is said, or refused."""
+    seen = survey(lab, effects, wishes.targets, full=full, detailed=detailed, anew=wishes.replace)
+    check_seen(lab, seen, effects)
+    for said in lab.look_at_models():
+        effects.emit(said)
+    if seen.cards:
+        from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
+
+        check_fit(lab, seen.cards, effects.emit, wishes.targets)
+    made = effects.planned(partial(seen.plan, wishes))
+    effects.announce(made)
+    return seen, made

@@ -16,9 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.incus.client import Client
-from provisioner.providers.incus.endpoint import Endpoint
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import Client, Endpoint, WireError
 from tests.doubles.proxmox.errors import died
 from tests.doubles.proxmox.guest import parts, volumes
 from tests.doubles.proxmox.guests import Interface, Template

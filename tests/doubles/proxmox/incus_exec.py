@@ -12,8 +12,8 @@ import sys
 import threading
 
 from provisioner.providers.incus import IncusProvider
+from provisioner.providers.incus.api import WireError
 from provisioner.providers.incus.attach import Ends, attach
-from provisioner.providers.incus.wire import WireError
 
 FAILED = 255
 

@@ -18,7 +18,7 @@ from provisioner.ansible.modules.provision_container import (
 )
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus.api import Endpoint
 from provisioner.values.errors import InputError, PreflightError
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve

@@ -155,7 +155,7 @@ def test_a_plan_imports_no_driver_that_the_file_does_not_name(lab: Path) -> None
     command = (sys.executable, "-c", program, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=nowhere, timeout=60)
     imported = done.stderr.split()
-    assert "provisioner.providers.incus.client" in imported
+    assert "provisioner.providers.incus.api" in imported
     assert [name for name in imported if "proxmox" in name.partition("providers.")[2] or "cluster" in name] == []
     assert len(imported) <= MOST_MODULES
 

@@ -14,8 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.cli.app import app
 from provisioner.cli.host import label
 from provisioner.providers.incus import trust
-from provisioner.providers.incus.endpoint import Endpoint
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import Endpoint, WireError
 from tests.raising import raising
 from tests.snapshots import case_name
 

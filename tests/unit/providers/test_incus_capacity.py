@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus.capacity import capacity
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import WireError
+from provisioner.providers.incus.health import capacity
 from provisioner.values.capacity import Capacity, Disk, Pool
 from provisioner.values.plan import Change
 from provisioner.values.state import Instance

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.gpus.cards import Card
-from provisioner.providers.incus import cards
+from provisioner.providers.incus import gpus
 from provisioner.values.errors import ProviderError
 
 LACKING = Card(
@@ -19,7 +19,7 @@ LACKING = Card(
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose programs note how they were called, and that has a card without its nodes."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(cards, "look_here", lambda: (LACKING,))
+    monkeypatch.setattr(gpus, "cards_here", lambda: (LACKING,))
     write(tmp_path, "nvidia-modprobe")
     write(tmp_path, "systemctl", 'test "$1" != cat')
     return tmp_path
@@ -38,21 +38,21 @@ def calls(folder: Path) -> list[str]:
 
 
 def test_nodes_of_cards_and_of_unified_memory_take_a_call_each(programs: Path) -> None:
-    assert cards.mend_cards() == "ran nvidia-modprobe -c 1 -c 255 and ran nvidia-modprobe -u -c 0"
+    assert gpus.mend_cards() == "ran nvidia-modprobe -c 1 -c 255 and ran nvidia-modprobe -u -c 0"
     assert calls(programs)[1:] == ["nvidia-modprobe -c 1 -c 255", "nvidia-modprobe -u -c 0"]
 
 
 def test_the_unit_does_it_where_it_is_installed(programs: Path) -> None:
     write(programs, "systemctl")
-    assert cards.mend_cards() == "ran systemctl restart provision-gpu.service"
+    assert gpus.mend_cards() == "ran systemctl restart provision-gpu.service"
     assert calls(programs)[-1] == "systemctl restart provision-gpu.service"
 
 
 def test_nothing_is_done_where_nothing_is_missing(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        cards, "look_here", lambda: (Card("0000:01:00.0", "amd", "Vega", "amdgpu", missing=("/dev/kfd",)),)
+        gpus, "cards_here", lambda: (Card("0000:01:00.0", "amd", "Vega", "amdgpu", missing=("/dev/kfd",)),)
     )
-    assert cards.mend_cards() == ""
+    assert gpus.mend_cards() == ""
     assert calls(programs) == []
 
 
@@ -63,10 +63,10 @@ def test_what_fails_is_said(programs: Path, ending: str | None) -> None:
     else:
         write(programs, "nvidia-modprobe", ending)
     with pytest.raises(ProviderError, match="nvidia-modprobe ended with") as caught:
-        cards.mend_cards()
+        gpus.mend_cards()
     assert caught.value.details == ("there is no nvidia-modprobe" if ending is None else "Operation not permitted")
     assert "sudo provision doctor --fix" in caught.value.resolution
 
 
 def test_this_machine_says_what_it_does() -> None:
-    assert cards.host_driver().complaint == ""
+    assert gpus.host_driver().complaint == ""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.providers.incus.endpoint import Endpoint
-from provisioner.providers.incus.failures import is_name_clash, worded
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import Endpoint, WireError, is_name_clash, worded
 from provisioner.values.errors import ProviderError
 
 CASES = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus.flags import EXTENSION, flags_here, flags_in, flags_of
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import WireError
+from provisioner.providers.incus.observe import EXTENSION, flags_here, flags_in, flags_of
 
 CPUINFO = """\
 processor\t: 0

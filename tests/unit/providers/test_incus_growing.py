@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.providers.incus.growing import watched
+from provisioner.providers.incus.containers import watched_growth
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Instance, Status
 
@@ -31,7 +31,7 @@ def df(kind: str, *sizes: float) -> Callable[[list[str]], Execution]:
 def grow(before: Instance, wanted: Instance, run: Callable[[list[str]], Execution]) -> list[str]:
     """Change it; what was said."""
     said: list[str] = []
-    with watched(before, wanted, run, said.append, "default"):
+    with watched_growth(before, wanted, run, said.append, "default"):
         pass
     return said
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.doctor.hosts import diagnoses
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus.api import Endpoint
 from provisioner.providers.incus.health import examine
 from provisioner.values.errors import UnavailableError
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.providers.incus import processors
+from provisioner.providers.incus import containers
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Instance, Status
 
@@ -37,12 +37,12 @@ class Scheduler:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "ROUND_S", 0.0)
+    monkeypatch.setattr(containers, "SPREAD_S", 0.0)
 
 
 def changed(scheduler: Scheduler, cpu: int | None = 1, before: Instance = BEFORE) -> None:
     scheduler.write(cpu)
-    processors.kept(before, replace(before, cpu=cpu), scheduler.run, scheduler.write, HOST_HAS)
+    containers.keep_processors(before, replace(before, cpu=cpu), scheduler.run, scheduler.write, HOST_HAS)
 
 
 def test_what_counts_is_written_once() -> None:
@@ -65,7 +65,7 @@ def test_what_never_counts_fails_the_change() -> None:
         changed(scheduler)
     assert "still has 4" in raised.value.details
     assert "incus restart box" in raised.value.resolution
-    assert len(scheduler.written) == 2 * processors.ROUNDS - 1
+    assert len(scheduler.written) == 2 * containers.ROUNDS - 1
 
 
 def test_more_than_the_host_has_are_all_that_it_has() -> None:

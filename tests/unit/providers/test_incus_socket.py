@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider, files, wire
-from provisioner.providers.incus.endpoint import Endpoint
-from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
+from provisioner.providers.incus import IncusProvider, api, files
+from provisioner.providers.incus.api import Endpoint
+from provisioner.providers.incus.execute import END_OF_INPUT, WebSocket, encoded
 from provisioner.values.errors import ProviderError, UnavailableError
 from tests.waiting import PATIENCE_S
 
@@ -127,13 +127,13 @@ def test_pings_are_answered_only_where_incus_reads(tmp_path: Path, answers: bool
 
 def test_output_that_breaks_off_is_no_output(serve: Serve) -> None:
     opened = WebSocket(Endpoint(str(serve(UPGRADE + frame(b"abc") + b"\x82\x05de"))), "/1.0")
-    with pytest.raises(wire.WireError, match="in the middle of the output"):
+    with pytest.raises(api.WireError, match="in the middle of the output"):
         read_all(opened)
     opened.close()
 
 
 def test_a_refused_websocket_says_its_status(serve: Serve) -> None:
-    with pytest.raises(wire.WireError) as caught:
+    with pytest.raises(api.WireError) as caught:
         WebSocket(Endpoint(str(serve(http(b"", "404 Not Found")))), "/1.0/operations/x/websocket?secret=s3cret")
     assert caught.value.status == 404
     assert "s3cret" not in str(caught.value)
@@ -146,19 +146,19 @@ def test_a_client_s_frames_are_masked() -> None:
 
 def test_a_failed_operation_is_an_error_though_its_http_status_is_200(serve: Serve) -> None:
     path = serve(http(b'{"type":"error","error_code":400,"error":"Command not found","metadata":null}'))
-    with pytest.raises(wire.WireError, match="Command not found"):
-        wire.call(Endpoint(str(path)), "GET", "/1.0/operations/x/wait")
+    with pytest.raises(api.WireError, match="Command not found"):
+        api.call(Endpoint(str(path)), "GET", "/1.0/operations/x/wait")
 
 
 def test_an_answer_that_is_no_json_is_shown(serve: Serve) -> None:
-    with pytest.raises(wire.WireError, match="bad gateway"):
-        wire.call(Endpoint(str(serve(http(b"bad gateway", "502 Bad Gateway")))), "GET", "/1.0")
+    with pytest.raises(api.WireError, match="bad gateway"):
+        api.call(Endpoint(str(serve(http(b"bad gateway", "502 Bad Gateway")))), "GET", "/1.0")
 
 
 def test_a_file_that_does_not_arrive_whole_is_not_kept(serve: Serve, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"before")
-    with pytest.raises(wire.WireError, match="10 bytes were announced, 3 arrived"):
+    with pytest.raises(api.WireError, match="10 bytes were announced, 3 arrived"):
         files.pull(Endpoint(str(serve(http(b"abc", size=10)))), "one", "/file", target)
     assert target.read_bytes() == b"before"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["target", "unix.socket"]
@@ -194,6 +194,6 @@ def test_a_file_is_looked_at_again_when_incus_has_just_ended_its_helper(serve: S
 
 
 def test_a_file_that_cannot_be_looked_at_is_an_error_in_the_end(serve: Serve) -> None:
-    with pytest.raises(wire.WireError) as caught:
+    with pytest.raises(api.WireError) as caught:
         files.push(Endpoint(str(serve(NO_HELPER))), "box", b"words", "/etc/motd")
     assert caught.value.status == 500

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from provisioner.providers.incus import stopping
-from provisioner.providers.incus.client import Client
-from provisioner.providers.incus.stopping import by_force, cleanly
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import Client, WireError
+from provisioner.providers.incus.stopping import stop_by_force, stop_cleanly
 
 NOT_RUNNING = 'container is not running: "one"'
 
@@ -35,7 +34,7 @@ class Stopping:
 def stop(*states: str, words: str = NOT_RUNNING) -> Stopping:
     """What is left of the host after the attempt."""
     host = Stopping(words, *states)
-    by_force(cast("Client", host), "one", timeout_s=0.3)
+    stop_by_force(cast("Client", host), "one", timeout_s=0.3)
     return host
 
 
@@ -52,7 +51,7 @@ def test_what_runs_on_is_an_error() -> None:
 def test_another_error_is_told_at_once() -> None:
     host = Stopping("no such cgroup", "Running", "Stopped")
     with pytest.raises(WireError, match="no such cgroup"):
-        by_force(cast("Client", host), "one")
+        stop_by_force(cast("Client", host), "one")
     assert host.states == ["Stopped"]
 
 
@@ -60,7 +59,7 @@ def test_one_that_the_end_of_another_stop_caught_is_stopped_again() -> None:
     """Seen of a container that was stopped by force, started, and stopped by force at once."""
     still_there = 'Failed stopping instance, status is "Running"'
     host = Asked(WireError(400, still_there), WireError(400, still_there), None)
-    by_force(cast("Client", host), "one")
+    stop_by_force(cast("Client", host), "one")
     assert host.find() == {"status": "Stopped"}
     with pytest.raises(WireError, match="Failed stopping instance"):
         stop("Running", words=still_there)
@@ -106,7 +105,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("fault", [CUT, BROKEN, WireError(0, "it broke off")])
 def test_a_question_that_the_daemon_did_not_take_is_asked_again(fault: Exception) -> None:
     host = Asked(fault, fault, None)
-    assert cleanly(cast("Client", host), "one", 5.0)
+    assert stop_cleanly(cast("Client", host), "one", 5.0)
     assert [body["action"] for body in host.asked] == ["stop"] * 3
     assert not any("force" in body for body in host.asked)
 
@@ -115,11 +114,11 @@ def test_a_question_that_the_daemon_did_not_take_is_asked_again(fault: Exception
 def test_one_that_was_never_asked_is_never_forced(fault: Exception) -> None:
     host = Asked(fault)
     with pytest.raises(type(fault)):
-        cleanly(cast("Client", host), "one", 0.4)
+        stop_cleanly(cast("Client", host), "one", 0.4)
     assert host.runs
 
 
 @pytest.mark.parametrize(("answers", "waits_s"), [((TIME_RAN_OUT,), 0.4), ((CUT, GOES_ON), 0.0), ((RUNS_ON,), 0.0)])
 def test_only_one_whose_time_ran_out_may_be_forced(answers: tuple[Exception, ...], waits_s: float) -> None:
     host = Asked(*answers, waits_s=waits_s)
-    assert not cleanly(cast("Client", host), "one", 0.4)
+    assert not stop_cleanly(cast("Client", host), "one", 0.4)

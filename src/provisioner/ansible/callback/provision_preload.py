@@ -37,7 +37,7 @@ MODULES = (
     "ansible.plugins.action.normal",
     "ansible.plugins.shell.sh",
     "provisioner.inside.module_server.handing",
-    "provisioner.providers.incus.endpoint",
+    "provisioner.providers.incus.api",
     "provisioner.providers.incus.inside",
     "provisioner.providers.proxmox.access",
     "provisioner.providers.proxmox.framing",

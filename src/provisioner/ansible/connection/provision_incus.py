@@ -83,7 +83,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def _connect(self) -> Connection:
         if self._provider is None:
-            from provisioner.providers.incus.endpoint import endpoint_in
+            from provisioner.providers.incus.api import endpoint_in
             from provisioner.providers.incus.inside import Inside
 
             # The name that Ansible compares with become_user when it decides who must own a copied file.

@@ -300,7 +300,7 @@ def provider_of(options: Mapping[str, Any]) -> Provider:
         from provisioner.cli.effects import provider_of as provider_by_page
 
         return provider_by_page(HOST, lab_of(options).hosts[HOST], Path.cwd())
-    from provisioner.providers.incus.endpoint import endpoint_in
+    from provisioner.providers.incus.api import endpoint_in
 
     return provider_for(HOST, "incus", endpoint=endpoint_in({"endpoint": options["endpoint"]}))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import failures, flags, projects, volumes
+from provisioner.providers.incus import api, observe, storage
+from provisioner.providers.incus.api import WireError
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import (
     LAB,
@@ -19,7 +20,6 @@ from provisioner.providers.incus.translate import (
     request_for,
     updated,
 )
-from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.plan import Change
 from provisioner.values.state import Device, Fleet, HostState, Instance, Snapshot
@@ -44,19 +44,19 @@ class IncusProvider(Inside, Provider):
 
     def check_available(self) -> None:
         """Return when Incus answers and this user may use it; ``UnavailableError`` that says what to do, else."""
-        with failures.reachable(self.endpoint):
-            failures.require_trust(self.endpoint, self._client.get())
+        with api.reachable(self.endpoint):
+            api.require_trust(self.endpoint, self._client.get())
 
     def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and what else the host has."""
-        with failures.reachable(self.endpoint):
-            found, others = projects.divided(self._client)
+        with api.reachable(self.endpoint):
+            found, others = observe.divided_by_project(self._client)
             found = self._complete(found)
-            moved = projects.moved(others, lab)
+            moved = observe.in_other_projects(others, lab)
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
-            processor_flags = flags.flags_of(self._client, server, is_remote=self.endpoint.is_remote)
-            complete = volumes.ready(self._client, self._pool)
+            processor_flags = observe.flags_of(self._client, server, is_remote=self.endpoint.is_remote)
+            complete = storage.ready(self._client, self._pool)
             ours = [entry for entry in found if entry["config"].get(LAB) == lab]
             ours.sort(key=lambda entry: str(entry["name"]))
             if detailed:
@@ -72,50 +72,50 @@ class IncusProvider(Inside, Provider):
             volumes=complete,
             published=ports_of_others([*found, *others], lab),
             adoptable=self._adoptable(found, adopt) if adopt else {},
-            moved={name: projects.words(project) for name, project in moved.items()},
-            moved_hints={name: projects.hint(name, project) for name, project in moved.items()},
+            moved={name: observe.project_text(project) for name, project in moved.items()},
+            moved_hints={name: observe.project_hint(name, project) for name, project in moved.items()},
         )
         return Fleet(lab, tuple(instance_of(entry, self.host) for entry in ours), hosts={self.host: state})
 
     def _adoptable(self, found: Sequence[Mapping[str, Any]], names: Collection[str]) -> dict[str, Instance]:
-        from provisioner.providers.incus import adoption
+        from provisioner.providers.incus import containers
 
-        return adoption.adoptable(found, names, self.host)
+        return containers.adoptable(found, names, self.host)
 
     def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """What should be known of the containers that are to be adopted."""
-        from provisioner.providers.incus import adoption
+        from provisioner.providers.incus import containers
 
         names = [change.container for change in changes if change.action == "adopt"]
-        with failures.reachable(self.endpoint):
+        with api.reachable(self.endpoint):
             seen = [found for name in names if (found := self._client.find("instances", name)) is not None]
-        return tuple(note for found in seen for note in adoption.notes(found))
+        return tuple(note for found in seen for note in containers.adoption_notes(found))
 
     def read(self, reference: str) -> Instance | None:
         """The container of that name, whoever made it; a virtual machine is none."""
-        from provisioner.providers.incus import adoption
+        from provisioner.providers.incus import containers
 
         with self._worded(f"Unable to look at container {reference}"):
             found = self._whole(reference)
             if found is None or found["type"] != "container":
                 return None
-            return adoption.described(self._client, found, self.host)
+            return containers.described_unmarked(self._client, found, self.host)
 
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none, and read it back."""
-        from provisioner.providers.incus import adoption
-        from provisioner.providers.incus.change import change
+        from provisioner.providers.incus import containers
+        from provisioner.providers.incus.containers import change
 
         with self._worded(f"Unable to adopt container {instance.name}"):
-            change(self._client, instance.name, lambda body: adoption.marked(body, instance), self._root_disk)
+            change(self._client, instance.name, lambda body: containers.with_mark(body, instance), self._root_disk)
             return self._read(instance.name)
 
     def capacity(self, changes: Sequence[Change]) -> Capacity:
         """Return the host's memory, and the storages on which these changes make or enlarge disks."""
-        from provisioner.providers.incus import capacity  # nothing that a run without changes needs
+        from provisioner.providers.incus import health  # nothing that a run without changes needs
 
-        with failures.reachable(self.endpoint):
-            return capacity.capacity(self._client, self._pool, changes)
+        with api.reachable(self.endpoint):
+            return health.capacity(self._client, self._pool, changes)
 
     def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What was seen of this host."""
@@ -126,24 +126,24 @@ class IncusProvider(Inside, Provider):
     def cards(self) -> tuple[Card, ...]:
         """The cards of this machine, which is the one that a unix socket leads to; those of others cannot be read."""
         self._require_here("look at its graphics cards")
-        from provisioner.providers.incus import cards  # nothing that a lab without cards needs
+        from provisioner.providers.incus import gpus  # nothing that a lab without cards needs
 
-        return cards.look_here()
+        return gpus.cards_here()
 
     def host_driver(self) -> HostDriver:
         """What this machine does for its cards."""
         self._require_here("look at the drivers of its graphics cards")
-        from provisioner.providers.incus import cards
+        from provisioner.providers.incus import gpus
 
-        return cards.host_driver()
+        return gpus.host_driver()
 
     def mend_cards(self) -> str:
         """Start the unit that makes the nodes of this machine's cards, or make them as it does."""
         if self.endpoint.is_remote:
             return ""
-        from provisioner.providers.incus import cards
+        from provisioner.providers.incus import gpus
 
-        return cards.mend_cards()
+        return gpus.mend_cards()
 
     def publications(self, name: str) -> tuple[Device, ...]:
         """Return the container's proxy devices, those of its profiles included."""
@@ -163,18 +163,20 @@ class IncusProvider(Inside, Provider):
                 if graphics.needed_groups(instance.devices):
                     self._make(instance)
             except (WireError, ProviderError) as error:
-                if not (isinstance(error, WireError) and failures.is_name_clash(error)):
+                if not (isinstance(error, WireError) and api.is_name_clash(error)):
                     self.delete(instance)
                 raise
             return self._read(instance.name)
 
     def update(self, instance: Instance) -> Instance:
         """Make the container what ``instance`` says, and read it back; nesting counts from the next start."""
-        from provisioner.providers.incus import growing
+        from provisioner.providers.incus import containers
 
         with self._worded(f"Unable to change container {instance.name}"):
             before = instance_of(self._existing(instance, "change"), self.host)
-            with growing.watched(before, instance, self._asked_in(instance.name), self._saying(instance), self._pool):
+            with containers.watched_growth(
+                before, instance, self._asked_in(instance.name), self._saying(instance), self._pool
+            ):
                 self._make(instance)
             self._keep_processors(before, instance)
             return self._read(instance.name)
@@ -183,10 +185,10 @@ class IncusProvider(Inside, Provider):
         """Have a changed number of processors count."""
         if wanted.cpu in (None, before.cpu):
             return
-        from provisioner.providers.incus import processors
+        from provisioner.providers.incus import containers
 
         host_has = self._client.get("resources")["cpu"]["total"]
-        processors.kept(
+        containers.keep_processors(
             before,
             wanted,
             self._asked_in(wanted.name),
@@ -204,7 +206,7 @@ class IncusProvider(Inside, Provider):
 
     def _make(self, instance: Instance) -> None:
         from provisioner.providers.incus import graphics
-        from provisioner.providers.incus.change import change
+        from provisioner.providers.incus.containers import change
 
         needed = graphics.needed_groups(instance.devices)
         groups = self._groups(instance.name, needed) if needed else graphics.NO_GROUPS
@@ -229,9 +231,9 @@ class IncusProvider(Inside, Provider):
         try:
             self._change_state(name, action)
         except WireError as error:
-            from provisioner.providers.incus import start_log
+            from provisioner.providers.incus import containers
 
-            raise start_log.explained(self.endpoint, name, error) from error
+            raise containers.with_start_log(self.endpoint, name, error) from error
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
@@ -244,7 +246,7 @@ class IncusProvider(Inside, Provider):
                 return
             if found["status"] == "Frozen":
                 self._change_state(instance.name, "unfreeze")  # it could not hear that it shall stop
-            if not stopping.cleanly(self._client, instance.name, patience_s):
+            if not stopping.stop_cleanly(self._client, instance.name, patience_s):
                 self._stop_by_force(instance.name)
 
     def delete(self, instance: Instance) -> None:
@@ -259,10 +261,10 @@ class IncusProvider(Inside, Provider):
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Block until systemd has started and the container has an IPv4 address, and read it back."""
-        from provisioner.providers.incus import ready
+        from provisioner.providers.incus import containers
 
         with self._worded(f"Unable to wait for container {instance.name}"):
-            ready.wait(self._client, instance.name, timeout_s, self._saying(instance))
+            containers.wait_until_ready(self._client, instance.name, timeout_s, self._saying(instance))
             return self._read(instance.name)
 
     def snapshot(self, instance: Instance, name: str) -> Snapshot:
@@ -316,27 +318,27 @@ class IncusProvider(Inside, Provider):
     def create_volume(self, volume: str, digest: str) -> None:
         """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
         with self._worded(f"Unable to create volume {volume}"):
-            volumes.create(self._client, self._pool, volume, digest)
+            storage.create(self._client, self._pool, volume, digest)
 
     def mark_volume_ready(self, volume: str) -> None:
         """Say that the volume's content is complete."""
         with self._worded(f"Unable to mark volume {volume}"):
-            volumes.mark_ready(self._client, self._pool, volume)
+            storage.mark_ready(self._client, self._pool, volume)
 
     def delete_volume(self, volume: str) -> None:
         """Delete an artifact volume; a missing one is success, one still in use is left."""
         with self._worded(f"Unable to delete volume {volume}"):
-            volumes.delete(self._client, self._pool, volume)
+            storage.delete(self._client, self._pool, volume)
 
     def export_volume(self, volume: str, target: Path) -> None:
         """Write the volume's content as one compressed file that appears when it is whole."""
         with self._worded(f"Unable to export volume {volume}"):
-            volumes.export(self._client, self._pool, volume, target)
+            storage.export(self._client, self._pool, volume, target)
 
     def import_volume(self, volume: str, digest: str, source: Path) -> None:
         """Make the volume from an exported file and mark it ready."""
         with self._worded(f"Unable to import volume {volume} from {source}"):
-            volumes.restore(self._client, self._pool, volume, digest, source)
+            storage.restore(self._client, self._pool, volume, digest, source)
 
     def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
         """Make the profile ``name``; False when there is one."""

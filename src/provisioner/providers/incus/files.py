@@ -11,8 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import IO
 
-from provisioner.providers.incus import wire
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import Endpoint
 from provisioner.values import limits
 
 LOOKS = 3
@@ -24,37 +24,37 @@ def push(
     endpoint: Endpoint, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
 ) -> None:
     """Write ``path`` in ``name`` anew with this mode and owner; ``WireError`` when it did not arrive whole."""
-    there = wire.path_of("instances", name, "files", path=path)
+    there = api.path_of("instances", name, "files", path=path)
     _make_room(endpoint, there)
     headers = {"X-Incus-mode": f"{mode:04o}", "X-Incus-uid": str(uid), "X-Incus-gid": str(gid), "X-Incus-type": "file"}
     with ExitStack() as stack:
         body: IO[bytes] | bytes = source if isinstance(source, bytes) else stack.enter_context(source.open("rb"))
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
         with _answer(endpoint, "POST", there, body, {**headers, "Content-Length": str(size)}) as response:
-            wire.whole(response)
+            api.whole(response)
     arrived = _look(endpoint, there)
     if arrived.get("Content-Length") != str(size):
-        raise wire.WireError(0, f"{size} bytes were sent, {arrived.get('Content-Length')} are there")
+        raise api.WireError(0, f"{size} bytes were sent, {arrived.get('Content-Length')} are there")
 
 
 def pull(endpoint: Endpoint, name: str, path: str, target: Path) -> None:
     """Copy ``path`` in ``name`` to ``target``, which appears when it is whole; ``WireError`` when it cannot be read."""
-    with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
+    with _answer(endpoint, "GET", api.path_of("instances", name, "files", path=path)) as response:
         if response.headers["X-Incus-type"] != "file":
-            raise wire.WireError(400, f"it is a {response.headers['X-Incus-type']}, not a file")
+            raise api.WireError(400, f"it is a {response.headers['X-Incus-type']}, not a file")
         save(response, target)
 
 
 def read(endpoint: Endpoint, name: str, path: str) -> bytes:
     """What stands in the small file ``path`` of ``name``, running or not; ``WireError`` when it cannot be read."""
-    with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
-        return wire.whole(response)
+    with _answer(endpoint, "GET", api.path_of("instances", name, "files", path=path)) as response:
+        return api.whole(response)
 
 
 def read_log(endpoint: Endpoint, name: str, log: str) -> bytes:
     """What stands in one of the logs that Incus keeps of ``name``; ``WireError`` when it cannot be read."""
-    with _answer(endpoint, "GET", wire.path_of("instances", name, "logs", log)) as response:
-        return wire.whole(response)
+    with _answer(endpoint, "GET", api.path_of("instances", name, "logs", log)) as response:
+        return api.whole(response)
 
 
 def save(response: http.client.HTTPResponse, target: Path) -> None:
@@ -71,29 +71,29 @@ def save(response: http.client.HTTPResponse, target: Path) -> None:
 
 
 def _copy(response: http.client.HTTPResponse, file: IO[bytes]) -> None:
-    while block := response.read(wire.BLOCK_BYTES):
+    while block := response.read(api.BLOCK_BYTES):
         file.write(block)
         if file.tell() > limits.FILE_BYTES:
-            raise wire.WireError(0, f"it has more than {limits.FILE_BYTES} bytes, which is all that is taken")
+            raise api.WireError(0, f"it has more than {limits.FILE_BYTES} bytes, which is all that is taken")
 
 
 def _require_size(arrived: int, announced: str | None) -> None:
     # http.client's reads by block end silently where the other side stopped.
     if announced is not None and arrived != int(announced):
-        raise wire.WireError(0, f"{announced} bytes were announced, {arrived} arrived")
+        raise api.WireError(0, f"{announced} bytes were announced, {arrived} arrived")
 
 
 def _make_room(endpoint: Endpoint, there: str) -> None:
     """Remove a file that is there: Incus would keep its mode and owner, so a secret could land in a readable file."""
     try:
         found = _look(endpoint, there)
-    except wire.WireError as error:
+    except api.WireError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return
     if found.get("X-Incus-type") == "directory":
-        raise wire.WireError(400, "it is a directory")
-    wire.call(endpoint, "DELETE", there)
+        raise api.WireError(400, "it is a directory")
+    api.call(endpoint, "DELETE", there)
 
 
 def _look(endpoint: Endpoint, there: str) -> http.client.HTTPMessage:
@@ -102,7 +102,7 @@ def _look(endpoint: Endpoint, there: str) -> http.client.HTTPMessage:
         try:
             with _answer(endpoint, "HEAD", there) as response:
                 return response.headers
-        except wire.WireError as error:
+        except api.WireError as error:
             if error.status != HTTPStatus.INTERNAL_SERVER_ERROR or attempt == LOOKS:
                 raise
         attempt += 1
@@ -117,8 +117,8 @@ def _answer(
     body: IO[bytes] | bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[http.client.HTTPResponse]:
-    with closing(wire.connection_to(endpoint, limits.SILENCE_S)) as connection:
+    with closing(api.connection_to(endpoint, limits.SILENCE_S)) as connection:
         # Without room Incus answers and closes before it has read all: its answer is the reason, not the break.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(method, path, body, dict(headers or {}))
-        yield wire.checked(connection.getresponse())
+        yield api.checked(connection.getresponse())

@@ -1,13 +1,19 @@
-"""Facts about an Incus host for ``doctor``: what runs there, what room, images and bridge it has. Changes nothing."""
+"""Facts about an Incus host for ``doctor``, and its memory and pools for a plan. Changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
 
-from provisioner.providers.incus import failures
-from provisioner.providers.incus.client import Client
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import Client, WireError
+from provisioner.providers.incus.translate import is_root
+from provisioner.values.capacity import UNKNOWN, Capacity, Disk, Pool
 from provisioner.values.errors import UnavailableError
 from provisioner.values.host_facts import BridgeState, HostAnswers, HostFact, HostVersion, ImageState, StorageRoom
+from provisioner.values.plan import Change
+from provisioner.values.state import Instance
 
 
 def examine(
@@ -15,7 +21,7 @@ def examine(
 ) -> tuple[HostFact, ...]:
     """What was seen; a host that does not answer, or does not let us in, is a fact, too."""
     try:
-        with failures.reachable(client.endpoint):
+        with api.reachable(client.endpoint):
             seen = tuple(_seen(host, client, profile, pool, images))
     except UnavailableError as error:
         return (HostAnswers(host, error.message, error.resolution, error.details),)
@@ -26,7 +32,7 @@ def _seen(
     host: str, client: Client, profile: str, pool_name: Callable[[], str], images: Collection[str]
 ) -> Iterator[HostFact]:
     server = client.get()
-    failures.require_trust(client.endpoint, server)
+    api.require_trust(client.endpoint, server)
     yield HostVersion(host, "Incus", server["environment"]["server_version"])
     pool = pool_name()
     space = client.get("storage-pools", pool, "resources").get("space", {})
@@ -51,3 +57,46 @@ def _bridge(host: str, client: Client, profile: str) -> BridgeState:
     name = card.get("network") or card.get("parent") or ""
     is_there = client.find("networks", name) is not None
     return BridgeState(host, name, "" if is_there else f"there is no bridge {name}", hint)
+
+
+# The memory of an Incus, and the pools in which a plan makes or enlarges disks. Changes nothing.
+
+
+def capacity(client: Client, pool_of_new: str, changes: Sequence[Change]) -> Capacity:
+    """Return the memory, and the pools of new disks, and of larger ones, which stay in the pool where they are."""
+    memory = _permitted(client, "resources").get("memory", {})
+    pools: dict[str, Pool] = {}
+    for change in changes:
+        after = change.after
+        if not isinstance(after, Instance) or change.disk_growth <= 0:
+            continue
+        name = pool_of_new
+        if change.action == "update":
+            devices = client.get("instances", after.name)["expanded_devices"].values()
+            name = next(str(device["pool"]) for device in devices if is_root(device))
+        if name not in pools:
+            pools[name] = _pool(client, name)
+        pools[name].disks.append(Disk(after.name, after.disk or 0, change.disk_growth))
+    return Capacity(int(memory.get("total", 0)), tuple(pools.values()))
+
+
+def _pool(client: Client, name: str) -> Pool:
+    """Return the pool; not every kind says how large it is."""
+    space = _permitted(client, "storage-pools", name, "resources").get("space", {})
+    total = int(space.get("total", 0)) or UNKNOWN
+    page = _permitted(client, "storage-pools", name)
+    kind = page.get("driver", "")
+    has_thin_pool = page.get("config", {}).get("lvm.use_thinpool", "true")
+    is_thin = (kind, has_thin_pool) != ("lvm", "false") and kind != "lvmcluster"
+    return Pool(name, total, total - int(space.get("used", 0)), is_thin)
+
+
+def _permitted(client: Client, *path: str) -> Mapping[str, Any]:
+    """Return what Incus says of the thing; nothing where a certificate that is limited to projects may not ask."""
+    try:
+        found: Mapping[str, Any] = client.get(*path)
+    except WireError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return {}
+    return found

@@ -11,11 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.incus import failures
-from provisioner.providers.incus.client import Client
-from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import Client, Endpoint, WireError, local_endpoint
 from provisioner.providers.incus.translate import LAB, instance_of, is_root
-from provisioner.providers.incus.wire import WireError
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Execution, Instance
@@ -36,7 +34,7 @@ class IncusHost:
         self.on_progress: Callable[[str, str], None] = lambda _name, _message: None
 
     def _worded(self, message: str) -> AbstractContextManager[None]:
-        return failures.worded(message, self.endpoint, lambda: self._pool)
+        return api.worded(message, self.endpoint, lambda: self._pool)
 
     def _require_here(self, what: str) -> None:
         if self.endpoint.is_remote:
@@ -51,7 +49,7 @@ class IncusHost:
     def _stop_by_force(self, name: str) -> None:
         from provisioner.providers.incus import stopping
 
-        stopping.by_force(self._client, name)
+        stopping.stop_by_force(self._client, name)
 
     def _read(self, name: str) -> Instance:
         return instance_of(self._whole(name) or self._client.get("instances", name), self.host)
@@ -101,7 +99,7 @@ class IncusHost:
 
     @cached_property
     def _root_disk(self) -> Mapping[str, str]:
-        with failures.reachable(self.endpoint):
+        with api.reachable(self.endpoint):
             devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
         root = next((device for device in devices.values() if is_root(device)), None)
         if root is None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from provisioner.providers.incus import failures
-from provisioner.providers.incus.client import Client
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import Client, WireError
 
 _KEY = "user.provisioner."
 _DESCRIPTION = "Run lock of provision; it goes when its run ends, and a dead run's is taken over"
@@ -20,7 +19,7 @@ def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
     try:
         client.write("post", "profiles", body={"name": name, **_body(properties)})
     except WireError as error:
-        if failures.is_name_clash(error):
+        if api.is_name_clash(error):
             return False
         raise
     return True

@@ -7,10 +7,9 @@ from http import HTTPStatus
 from typing import Any
 
 from provisioner.providers.incus import files
-from provisioner.providers.incus.change import change
-from provisioner.providers.incus.client import Client
+from provisioner.providers.incus.api import Client, WireError
+from provisioner.providers.incus.containers import change
 from provisioner.providers.incus.translate import is_root, snapshot_of, without_publications
-from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Snapshot
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from http.client import HTTPException
 
-from provisioner.providers.incus.client import Client
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.api import Client, WireError
 
 TIMEOUT_S = 30
 POLL_S = 0.1
@@ -17,7 +16,7 @@ _TAKEN = ("Instance is busy running", "Failed shutting down instance")
 """How Incus begins what it says of a question that it did take, although the container runs on."""
 
 
-def cleanly(client: Client, name: str, timeout_s: float) -> bool:
+def stop_cleanly(client: Client, name: str, timeout_s: float) -> bool:
     """Ask it to stop, again when the daemon did not take the question: whether it stopped; False: its time ran out.
 
     Raises what the daemon said when it took the question in none of that time: nobody has asked the container then.
@@ -43,7 +42,7 @@ def cleanly(client: Client, name: str, timeout_s: float) -> bool:
             return True
 
 
-def by_force(client: Client, name: str, timeout_s: float = TIMEOUT_S) -> None:
+def stop_by_force(client: Client, name: str, timeout_s: float = TIMEOUT_S) -> None:
     """Return when the container has stopped; ``WireError`` when it runs on after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     body = {"action": "stop", "force": True, "timeout": TIMEOUT_S}

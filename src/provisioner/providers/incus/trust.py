@@ -12,8 +12,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.incus import distrust, tls, wire
-from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import Endpoint
 from provisioner.values.errors import InputError, PreflightError, ProviderError, UnavailableError
 from provisioner.values.plain_data import json_value
 
@@ -23,7 +23,7 @@ _REFUSALS = {
     "No matching certificate add operation found": "It was used already, or taken back, or its Incus was started anew.",
     "Token has expired": "It has expired.",
 }
-_FAILURES = (wire.WireError, OSError, HTTPException)
+_FAILURES = (api.WireError, OSError, HTTPException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ def enrol(token: Token, pair: tuple[Path, Path], address: str = "") -> tuple[End
     endpoint = replace(stranger, cert=str(pair[0]), key=str(pair[1]))
     try:
         if not _is_trusted(endpoint):
-            wire.call(endpoint, "POST", "/1.0/certificates", {"type": "client", "trust_token": token.text})
-    except wire.WireError as error:
+            api.call(endpoint, "POST", "/1.0/certificates", {"type": "client", "trust_token": token.text})
+    except api.WireError as error:
         if is_new:
             _remove(pair)
         raise _refused(endpoint, error) from error
-    except wire.UnreachableError as error:
+    except api.UnreachableError as error:
         raise UnavailableError(_reaching(endpoint), details=str(error), resolution=error.resolution) from error
-    server: dict[str, Any] = wire.call(endpoint, "GET", "/1.0")["metadata"]
+    server: dict[str, Any] = api.call(endpoint, "GET", "/1.0")["metadata"]
     if server["auth"] != "trusted":
-        details, resolution = distrust.untrusted(endpoint)
+        details, resolution = api.untrusted_reason(endpoint)
         raise ProviderError(f"Unable to be trusted by Incus at {endpoint}", details=details, resolution=resolution)
     return endpoint, server
 
@@ -107,7 +107,7 @@ def _reached(token: Token, address: str) -> Endpoint:
     for candidate in addresses:
         endpoint = Endpoint(candidate, fingerprint=token.fingerprint)
         try:
-            wire.call(endpoint, "GET", "/1.0")
+            api.call(endpoint, "GET", "/1.0")
         except _FAILURES as error:
             failures.append((endpoint, error))
         else:
@@ -117,7 +117,7 @@ def _reached(token: Token, address: str) -> Endpoint:
 
 def _unreached(failures: Sequence[tuple[Endpoint, Exception]]) -> UnavailableError:
     details = "\n".join(f"{endpoint}: {error}" for endpoint, error in failures)
-    if any(isinstance(error, tls.WrongServerError) for _, error in failures):
+    if any(isinstance(error, api.WrongServerError) for _, error in failures):
         return UnavailableError(
             "Unable to use the trust token: it is another server's",
             details=details,
@@ -133,11 +133,11 @@ def _unreached(failures: Sequence[tuple[Endpoint, Exception]]) -> UnavailableErr
 
 
 def _is_trusted(endpoint: Endpoint) -> bool:
-    return bool(wire.call(endpoint, "GET", "/1.0")["metadata"]["auth"] == "trusted")
+    return bool(api.call(endpoint, "GET", "/1.0")["metadata"]["auth"] == "trusted")
 
 
-def _refused(endpoint: Endpoint, error: wire.WireError) -> PreflightError:
-    details, resolution = distrust.untrusted(endpoint)
+def _refused(endpoint: Endpoint, error: api.WireError) -> PreflightError:
+    details, resolution = api.untrusted_reason(endpoint)
     if "expired on" in details:
         return PreflightError(_reaching(endpoint), details=details, resolution=resolution)
     found = next((words for part, words in _REFUSALS.items() if part in str(error)), "")

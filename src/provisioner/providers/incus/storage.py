@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.incus import wire
-from provisioner.providers.incus.client import Client
+from provisioner.providers.incus import api
+from provisioner.providers.incus.api import Client
 from provisioner.providers.incus.translate import ARTIFACT, READY
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
@@ -52,7 +52,7 @@ def delete(client: Client, pool: str, volume: str) -> None:
         return
     try:
         client.change("delete", "storage-pools", pool, "volumes", "custom", volume)
-    except wire.WireError as error:
+    except api.WireError as error:
         if _IN_USE not in str(error):
             raise
 
@@ -67,9 +67,9 @@ def export(client: Client, pool: str, volume: str, target: Path) -> None:
     body = {"name": _EXPORT, "volume_only": True, "optimized_storage": False, "compression_algorithm": "zstd -1 -T0"}
     client.change("post", *place, body=body)
     try:
-        with closing(wire.connection_to(client.endpoint, limits.SILENCE_S)) as connection:
-            connection.request("GET", wire.path_of(*place, _EXPORT, "export"))
-            files.save(wire.checked(connection.getresponse()), target)
+        with closing(api.connection_to(client.endpoint, limits.SILENCE_S)) as connection:
+            connection.request("GET", api.path_of(*place, _EXPORT, "export"))
+            files.save(api.checked(connection.getresponse()), target)
     finally:
         client.change("delete", *place, _EXPORT)
 
@@ -81,9 +81,9 @@ def restore(client: Client, pool: str, volume: str, digest: str, source: Path) -
         client.change("delete", "storage-pools", pool, "volumes", "custom", volume)
     headers = {"Content-Type": "application/octet-stream", "X-Incus-name": volume}
     headers["Content-Length"] = str(source.stat().st_size)
-    with source.open("rb") as file, closing(wire.connection_to(client.endpoint, limits.SILENCE_S)) as connection:
-        connection.request("POST", wire.path_of("storage-pools", pool, "volumes", "custom"), file, headers)
-        operation = wire.answer_of(connection.getresponse())["operation"]
+    with source.open("rb") as file, closing(api.connection_to(client.endpoint, limits.SILENCE_S)) as connection:
+        connection.request("POST", api.path_of("storage-pools", pool, "volumes", "custom"), file, headers)
+        operation = api.answer_of(connection.getresponse())["operation"]
     client.wait(operation)
     _configure(client, pool, volume, {ARTIFACT: digest, READY: "true", "security.shifted": "true"})
 

@@ -1,4 +1,4 @@
-"""The cards of the machine that our Incus is on: what they are, what is done for them, and their nodes made again."""
+"""Cards of the machine that an Incus is on: what they are, what is done for them, and their nodes made again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTROL_MINOR = "255"
 _CARD_NODE = re.compile(r"/dev/nvidia(\d+)")
 
 
-def look_here() -> tuple[Card, ...]:
+def cards_here() -> tuple[Card, ...]:
     """The cards of this machine; ``UnavailableError`` when looking fails, or takes longer than ``LOOK_TIMEOUT_S``."""
     return cards_in(_answer(look.SCRIPT, "the graphics cards"))
 
@@ -30,7 +30,7 @@ def host_driver() -> HostDriver:
 
 def mend_cards() -> str:
     """Have the nodes of NVIDIA's cards made, by the unit of role ``gpu_host`` where it is; what was done, in words."""
-    missing = [path for card in look_here() if card.driver == "nvidia" for path in card.missing]
+    missing = [path for card in cards_here() if card.driver == "nvidia" for path in card.missing]
     if not missing:
         return ""
     if _run(["systemctl", "cat", UNIT]).returncode == 0:
