@@ -15,7 +15,7 @@ from provisioner.reconcile.runner import run_playbook
 from provisioner.values.state import Secret
 from tests.unit.cli.conftest import World, lab, world
 from tests.unit.cli.test_no_room import CALLS, CODES
-from tests.unit.test_runner import INVENTORY
+from tests.unit.reconcile.test_runner import INVENTORY
 
 __all__ = ["lab", "world"]  # fixtures
 

@@ -15,7 +15,7 @@ from provisioner.serving.fit import budgets_of
 from provisioner.values.errors import InputError
 from tests.file_server import FileServer, serving
 from tests.folder_files import CONFIG, config, folder_files, taken, write_catalog
-from tests.unit.test_hub_folder import COMMIT, REPOSITORY, REVISION, StandIn
+from tests.unit.models.test_hub_folder import COMMIT, REPOSITORY, REVISION, StandIn
 
 SOURCE = f"hf:{REPOSITORY}@{REVISION}"
 

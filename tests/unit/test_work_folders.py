@@ -13,7 +13,7 @@ from provisioner.providers.proxmox import ssh_socket
 from provisioner.reconcile import runner
 from provisioner.values.state import Secret
 from provisioner.values.work_folders import by_age, own_folder, prune, sweep
-from tests.unit.test_runner import INVENTORY
+from tests.unit.reconcile.test_runner import INVENTORY
 
 GONE = 4194305
 """No process has a number above 2^22."""

@@ -14,7 +14,7 @@ from provisioner.doctor import downloads
 from provisioner.models.remote_head import NoHeadError
 from tests.file_server import FileServer, serving
 from tests.unit.cli.conftest import World
-from tests.unit.test_hub import PAGE, REPOSITORY, page_of, sibling
+from tests.unit.models.test_hub import PAGE, REPOSITORY, page_of, sibling
 
 TOKEN = "hf_CANARY5c1d2e"
 COMMIT = "c" * 40

@@ -11,7 +11,7 @@ from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 from tests.unit.cli.test_suggest import head, hub
 from tests.unit.cli.test_suggest_folders import AWQ, EXL3, write_model
-from tests.unit.test_hub import REPOSITORY
+from tests.unit.models.test_hub import REPOSITORY
 
 __all__ = ["hub"]
 KEPT = {"cache", "state"}

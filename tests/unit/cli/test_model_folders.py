@@ -11,7 +11,7 @@ import pytest
 from tests.file_server import FileServer, serving
 from tests.folder_files import CONFIG, config, folder_files, write_folder
 from tests.unit.cli.conftest import World
-from tests.unit.test_hub_folder import REPOSITORY, REVISION, StandIn
+from tests.unit.models.test_hub_folder import REPOSITORY, REVISION, StandIn
 
 SOURCE = f"hf:{REPOSITORY}@{REVISION}"
 

@@ -12,7 +12,7 @@ import yaml
 from tests.file_server import FileServer, serving
 from tests.gguf_bytes import model_bytes
 from tests.unit.cli.conftest import World
-from tests.unit.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
+from tests.unit.models.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
 
 TOKEN = "hf_CANARY0b1c2d"
 SOURCE = f"hf:{REPOSITORY}:Q4_K_M"

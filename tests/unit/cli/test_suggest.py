@@ -20,7 +20,7 @@ from provisioner.values.address import Address
 from tests.file_server import FileServer, Seen, serving
 from tests.gguf_bytes import gguf_bytes, projector_bytes
 from tests.unit.cli.conftest import World
-from tests.unit.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
+from tests.unit.models.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
 
 TOKEN = "hf_CANARY0b1c2d"
 LLAMA = {

@@ -10,7 +10,7 @@ from provisioner.repair.facts import ClusterFacts, CorosyncConf, Link, Member, N
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
 from provisioner.report.cluster_picture import link_states
 from provisioner.report.repair_html import check_html, record_html
-from tests.unit.report.pages import Page
+from tests.unit.page.pages import Page
 
 EVIL = "<script>alert(1)</script>\"' onload=x & \x1b[31m"
 

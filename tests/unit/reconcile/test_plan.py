@@ -14,7 +14,7 @@ from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Action, Change, Inside, Plan, Wishes
 from provisioner.values.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
-CASES = sorted((Path(__file__).parents[1] / "cases" / "plan").glob("*.yml"))
+CASES = sorted((Path(__file__).parents[2] / "cases" / "plan").glob("*.yml"))
 IMAGES = frozenset({"debian/12", "debian/13"})
 
 

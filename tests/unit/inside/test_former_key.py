@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "src/provisioner/inside/former_key.py"
+PROGRAM = Path(__file__).parents[3] / "src/provisioner/inside/former_key.py"
 OLD, NEW = "canary-of-before", "canary-of-now"
 GRACE_S = 900
 BEGAN = 1_000_000_000

@@ -14,7 +14,7 @@ from provisioner.inside import cpu_waits, trial_unit
 from provisioner.inside import interference as program
 from provisioner.inside.answers import DamagedAnswerError, load_answer
 from provisioner.inside.bundle import program_of
-from tests.unit.test_live_in_container import switch
+from tests.unit.inside.test_live_in_container import switch
 
 STATISTICS = """# pxname,svname,scur,stot,status,
 answers,BACKEND,1,{answers},UP,

@@ -24,7 +24,7 @@ from provisioner.report.style import markup_text
 from provisioner.values.state import ContainerStatus, Secret
 from tests import lab_pages
 from tests.lab_pages import ENGINE, HOSTILE, OTHER, empty_lab, full_lab, load
-from tests.unit.report.pages import Page
+from tests.unit.page.pages import Page
 
 CANARY = 'sk-<canary>&"77'
 FORBIDDEN = {"script", "link", "iframe", "object", "embed", "form", "base", "audio", "video"}

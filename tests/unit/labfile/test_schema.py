@@ -21,12 +21,12 @@ from tests.case_files import read_cases
 
 TABLES = read_cases("schema")
 
-CASES = Path(__file__).parents[1] / "cases" / "loader"
+CASES = Path(__file__).parents[2] / "cases" / "loader"
 
 
 @pytest.fixture(scope="module")
 def validator() -> jsonschema.Draft7Validator:
-    schema = file_schema(load_catalog(Path(__file__).parent / "fixtures" / "catalog"))
+    schema = file_schema(load_catalog(Path(__file__).parent.parent / "fixtures" / "catalog"))
     jsonschema.Draft7Validator.check_schema(schema)
     return jsonschema.Draft7Validator(schema)
 

@@ -19,7 +19,7 @@ from tests import documented
 PUBLISHED = "https://json.schemastore.org/provision-homelab-1.json"
 """Others may have written it down: who changes it here has changed the version of the format for a reason."""
 MODELINE = "# yaml-language-server: $schema=.provision/homelab.schema.json\n"
-FIXTURE = Path(__file__).parent / "fixtures" / "catalog"
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "catalog"
 
 
 def test_the_name_is_the_published_one_and_ends_with_the_version() -> None:

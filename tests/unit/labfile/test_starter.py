@@ -22,7 +22,7 @@ FILE = Path("homelab.yml")
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog(Path(__file__).parent / "fixtures" / "catalog")
+    return load_catalog(Path(__file__).parent.parent / "fixtures" / "catalog")
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from tests.lab_files import spec_of
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog(Path(__file__).parent / "fixtures" / "catalog")
+    return load_catalog(Path(__file__).parent.parent / "fixtures" / "catalog")
 
 
 def lab(**options: Any) -> dict[str, Any]:

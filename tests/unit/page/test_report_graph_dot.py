@@ -10,7 +10,7 @@ import pytest
 from provisioner.page.picture import graph_dot
 from provisioner.page.topology import Box, Edge, Graph, Host, Outside, Service
 from tests.case_files import read_cases
-from tests.unit.test_report_graph import EVIL_GRAPH, GRAPHS, TWO_HOSTS
+from tests.unit.page.test_report_graph import EVIL_GRAPH, GRAPHS, TWO_HOSTS
 
 CASES = read_cases("report_graph_dot")
 

@@ -14,14 +14,14 @@ from provisioner.labfile.loader import Loaded, load
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.state import Problem
 
-CASES = sorted((Path(__file__).parents[1] / "cases" / "loader").glob("*.yml"))
+CASES = sorted((Path(__file__).parents[2] / "cases" / "loader").glob("*.yml"))
 FILE = Path("homelab.yml")
 CANARY = "canary"
 
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog(Path(__file__).parent / "fixtures" / "catalog")
+    return load_catalog(Path(__file__).parent.parent / "fixtures" / "catalog")
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from provisioner.page.topology import (
 from provisioner.report.svg import Rectangle
 from provisioner.values.state import Secret
 
-CATALOG = load_catalog(Path(__file__).parent / "fixtures" / "catalog")
+CATALOG = load_catalog(Path(__file__).parent.parent / "fixtures" / "catalog")
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>{{x}} & \"'\u202e\x07"
 
