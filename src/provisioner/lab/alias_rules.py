@@ -23,6 +23,7 @@ from provisioner.lab.aliases import (
 )
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.lab.speech import speakers_for
+from provisioner.labfile.spec import UNKNOWN_MODEL
 from provisioner.services import knowledge_of
 from provisioner.services.base import Path, ResolvedService
 from provisioner.services.routed import CHAT, EMBEDDING, RERANK
@@ -42,7 +43,8 @@ def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
     for engine in lab.engines:
         known |= {engine.address, *engine.offered_models}
         if len(engine.models) > 1:
-            several[engine.address] = engine.models
+            several[engine.address] = tuple(filter(None, engine.models))
+    served = known | lab.models.keys() if UNKNOWN_MODEL in known else known
     for gateway, path, aliases in _alias_tables(lab):
         if not aliases and not speakers_for(lab, gateway):
             yield Problem(path, "there is nothing to offer", "Write at least one alias, such as fast: [NAME].")
@@ -58,7 +60,7 @@ def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
                 if name in several:
                     hint = f"Write one of them: {', '.join(several[name])}"
                     yield Problem(where, f"{name} serves several models", hint)
-                elif name not in known and name not in aliases:
+                elif name not in served and name not in aliases:
                     yield _unknown(lab, name, known | set(aliases), where)
 
 

@@ -193,7 +193,7 @@ def either_option(lab: ResolvedLab) -> Iterator[Problem]:
             written = [name for name in (other, option) if name and service.written.get(name) is not None]
             if other and not written:
                 hint = f"Add {other}: NAME, or {option}: [NAME, NAME], of: {', '.join(lab.models)}"
-                yield Problem(service.path, f"needs {other} or {option}", hint)
+                yield service.problem(other, f"needs {other} or {option}", hint)
             elif other and len(written) > 1:
                 yield service.problem(option, f"{other} and {option} are both written", "Leave one of them out.")
         seen: set[str] = set()

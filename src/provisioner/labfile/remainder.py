@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from provisioner.catalog import Catalog
 from provisioner.labfile.parsing import parse_spec
-from provisioner.labfile.spec import Spec
+from provisioner.labfile.spec import UNKNOWN_MODEL, Spec
 from provisioner.values.declared import Problem
 from provisioner.values.refusals import KeyPath
 from provisioner.values.state import Secret
@@ -17,23 +19,31 @@ from provisioner.values.state import Secret
 ROUNDS = 4
 """An option that is taken out may be one that its service needs, and that one all that its container has."""
 
+_STAND_INS: Mapping[tuple[str, int], Any] = {
+    ("model", 5): UNKNOWN_MODEL,
+    ("models", 5): [UNKNOWN_MODEL],
+    ("models", 6): UNKNOWN_MODEL,
+}
+"""By the kind of an option and the length of a path: to the option, or to one item of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
     """A valid file, and the places of what was taken out of the one that somebody wrote.
 
-    ``secrets``: the places of those that were needed and missing: they are there, and nobody knows their values.
+    ``unknown``: the places of secrets and models that were missing or no such thing: something stands there, and nobody
+    knows what it is.
     """
 
     spec: Spec
     removed: frozenset[KeyPath]
-    secrets: frozenset[KeyPath] = frozenset()
+    unknown: frozenset[KeyPath] = frozenset()
 
     def is_about(self, problem: Problem) -> bool:
         """Return whether a problem of what is left may come of what was taken out, and not of what was written."""
-        if problem.path in self.secrets:
-            return True
         said = f"{problem.message} {problem.hint}"
+        if problem.path in self.unknown or f'"{UNKNOWN_MODEL}"' in said:
+            return True
         for path in self.removed:
             shared = min(len(path), len(problem.path))
             if path[:shared] == problem.path[:shared]:
@@ -56,41 +66,49 @@ def _called(path: KeyPath) -> tuple[str, ...]:
 def remainder(data: Mapping[str, Any], problems: Iterable[Problem], catalog: Catalog) -> Remainder | None:
     """Return what is left of the values without the places of the problems; None where that is no file either.
 
-    A service without a secret that it needs stays, with one that nobody knows: its other options are judged as well.
+    A service without a secret or a model that it needs stays, with one that nobody knows: its other options are judged
+    as well.
     """
     left: dict[str, Any] = deepcopy(dict(data))
     removed: set[KeyPath] = set()
-    secrets: set[KeyPath] = set()
+    unknown: set[KeyPath] = set()
     for _ in range(ROUNDS):
-        before = len(removed) + len(secrets)
+        before = len(removed) + len(unknown)
         for problem in problems:
-            if _is_filled_in(left, problem.path, catalog):
-                secrets.add(problem.path)
+            if problem.path not in unknown and _is_filled_in(left, problem.path, catalog):
+                unknown.add(problem.path)
                 continue
             # What was taken out and is needed takes what needs it along.
             path = problem.path[:-1] if problem.path in removed else problem.path
             if not any(path[: len(one)] == one for one in removed):
                 removed |= {_taken_out(left, path)} - {()}
-        if len(removed) + len(secrets) == before:
+        if len(removed) + len(unknown) == before:
             return None
         parsed = parse_spec(left, catalog)
         if parsed.spec is not None:
-            return Remainder(parsed.spec, frozenset(removed), frozenset(secrets))
+            return Remainder(parsed.spec, frozenset(removed), frozenset(unknown))
         problems = parsed.problems
     return None
 
 
 def _is_filled_in(data: dict[str, Any], path: KeyPath, catalog: Catalog) -> bool:
-    """Put a secret without a value where a service lacks one that it needs, and return whether that was so."""
+    """Put what nobody knows where a service lacks or miswrites a secret or a model; return whether that was done."""
     match list(path):
-        case ["containers", _, "services", role, option] if role in catalog.services:
-            known = catalog.services[str(role)].options.get(str(option))
-            written: Any = data
-            for step in path[:-1]:
-                written = written.get(step) if isinstance(written, dict) else None
-            if known and known.secret and isinstance(written, dict) and option not in written:
-                written[str(option)] = Secret(str(option), None)
-                return True
+        case ["containers", _, "services", role, option, *_] if role in catalog.services:
+            page, name = catalog.services[str(role)], str(option)
+            kind = page.references[name].kind if name in page.references else ""
+            stand_in = _STAND_INS.get((kind, len(path)))
+            if name in page.options and page.options[name].secret:
+                stand_in = Secret(name, None)
+            if stand_in is None:
+                return False
+            left: Any = data
+            try:
+                holder = reduce(getitem, path[:-1], left)
+                holder[path[-1]] = stand_in
+            except (KeyError, TypeError):  # of that service nothing is written, or nothing is left
+                return False
+            return True
     return False
 
 

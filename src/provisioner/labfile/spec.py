@@ -189,6 +189,8 @@ class Upstream(Part):
 LOCAL_HOST = "local"
 """The host of a file that names none: the Incus on this machine."""
 Format = Literal["gguf", "exl3", "exl2", "awq", "gptq", "fp8", "safetensors"]
+UNKNOWN_MODEL = ""
+"""Stands where a service lacks or miswrites the name of its model, so that the rest of it can be judged."""
 
 
 class Model(Part):

@@ -46,7 +46,7 @@ class Knowledge(base.Knowledge):
         """Nothing to serve, names that Ollama does not take, and a cache that needs what is switched off."""
         if not service.served_models:
             hint = "Write models: [NAME], of this file, or pull: [{name: small, model: qwen3:0.6b}]."
-            yield Problem(service.path, "there is no model to serve", hint)
+            yield service.problem("pull", "there is no model to serve", hint)
         yield from _name_problems(service)
         yield from _pull_problems(service)
         if service.option("kv_cache_type") != "f16" and service.option("flash_attention") == "off":
