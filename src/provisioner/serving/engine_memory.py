@@ -26,17 +26,27 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
 TIMEOUT_S = 30
-NOT_HERE = frozenset({NOT_CONFINED, NOT_RUN, -signal.SIGILL})
-"""Codes for what cannot run here, such as a program for another processor."""
+NOT_HERE = {
+    NOT_CONFINED: "this machine has nothing to confine it with",
+    NOT_RUN: "the kernel of this machine does not start it",
+    -signal.SIGILL: "it was built for another processor",
+}
+"""By its exit code why a program does not run here."""
 ERROR = re.compile(r"^[0-9.]+ E (.*)", re.MULTILINE)
 """The first error that llama.cpp says, after the time; what follows comes of it."""
 OLDER_LIBRARY = "version `GLIBC_"
 """Words of the loader about a program that was built for a newer distribution."""
+TOO_NEW = "it was built on a newer distribution, and needs a newer C library (glibc) than this machine has"
+
+
+class NotHereError(Exception):
+    """The program does not run on this machine; the text says why."""
 
 
 def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
     """Return the engine with its own program's answer; as it was where no build has left the program here.
 
+    Where the program does not run on this machine, the reason is among what is guessed.
     Where the program is there and does not answer, nobody knows what the engine takes, and its words say why.
     """
     question = engine.question
@@ -53,6 +63,9 @@ def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
             if load.context > 1 and (load.is_guessed or load.uncounted):
                 half = _answer(program, question.halves[load.name], files, question.variables)
                 halves |= {load.name: half} if half else {}
+        except NotHereError as error:
+            reason = f"{engine.address}: its own program was not asked, and does not run here: {error}"
+            return replace(engine, unread=(*engine.unread, reason))
         except OddAnswerError as error:
             reason = f"{load.name}: its own program does not load what is known of it: {error}"
             return replace(engine, unknown="; ".join(filter(None, (engine.unknown, reason))), question=None)
@@ -76,7 +89,7 @@ def _file_words(question: Question, name: str, lab: Lab) -> list[str] | None:
 def _answer(
     program: Path, words: Sequence[str], files: Sequence[str] | None, variables: Mapping[str, str]
 ) -> dict[str, int] | None:
-    """Return what the program says, or has said of the same files; None where they or it are not for this machine.
+    """Return what the program says, or has said of the same files; None where they are not on this machine.
 
     It reads heads of models from anybody, and may come from a host that is not this machine: so it is confined.
     """
@@ -90,8 +103,6 @@ def _answer(
             told = _told(program, command, variables)
         except OSError:  # such as more words than the kernel takes
             return None
-        if told is None:
-            return None
         if told[0] >= 0:  # what a signal ended may have met a machine without memory
             with suppress(OSError):  # where it cannot be kept, it is asked again
                 replace_text(note, json.dumps(told))
@@ -101,8 +112,8 @@ def _answer(
     return read_answer(answer)
 
 
-def _told(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str, str] | None:
-    """Return the exit code of the program, what it printed, and the first error that it said; None as above."""
+def _told(program: Path, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+    """Return the exit code of the program, what it printed, and the first error that it said."""
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
         try:
             ran = subprocess.run(
@@ -120,8 +131,9 @@ def _told(program: Path, command: Sequence[str], variables: Mapping[str, str]) -
         said.seek(0)
         complained.seek(0)
         answer, words = (stream.read().decode(errors="replace") for stream in (said, complained))
-    if ran.returncode in NOT_HERE or OLDER_LIBRARY in words:
-        return None
+    why = TOO_NEW if OLDER_LIBRARY in words else NOT_HERE.get(ran.returncode)
+    if why:
+        raise NotHereError(why)
     found = ERROR.search(words)
     reason = found[1] if found else words.strip().rpartition("\n")[2]
     return ran.returncode, answer, reason[:200]

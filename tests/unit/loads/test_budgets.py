@@ -171,7 +171,7 @@ def test_what_no_file_tells_is_unknown_and_no_number_stands_for_it(
     [
         ({"extra_arguments": ["--spec-type", "draft-mtp"]}, ["--spec-type"]),
         (
-            {"extra_arguments": ["-md", "/draft.gguf", "--lora", "a.gguf", "--swa-full"]},
+            {"extra_arguments": ["-md", "draft.gguf", "--lora", "a.gguf", "--swa-full"]},
             ["-md", "--lora", "--swa-full"],
         ),
         ({"extra_arguments": ["-ot", "exps=CPU", "--kv_unified"]}, ["-ot", "--kv-unified"]),

@@ -30,6 +30,7 @@ from provisioner.services.routed import CHAT
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
 IMAGES_UNKNOWN = 500 * MIB
+FILES_ELSEWHERE = "what these name is a file of the container, of which nothing can be read on this machine"
 COST_NOTHING = frozenset(
     # how it samples, and what it answers
     "-n --predict --n-predict --keep --no-context-shift -e --escape --no-escape -r --reverse-prompt "  # noqa: SIM905
@@ -107,10 +108,8 @@ class _Server:
         device = device_of(str(options.get("backend")), str(options.get("device") or ""))
         counting = list(counting_words(self._words, COST_NOTHING))
         variables = counting_variables(self._variables, COST_NOTHING)
-        # What names a file or a repository is of the container, or of nobody yet.
-        names_files = any("/" in word for word in (*counting, *variables.values()))
         is_mistold = any(one.architecture in MISTOLD for one in self.service.headers.values())
-        if not device or names_files or is_mistold:
+        if not device or self._names_files or is_mistold:
             return None
         files = {} if not self._projector else {"--mmproj": self._projector}
         left = [reason for load in all_loads if load not in loads for reason in unknown_of(load)]
@@ -136,7 +135,16 @@ class _Server:
         )
 
     def _uncounted(self) -> Iterator[str]:
-        return uncounted(self._words, self._variables, COST_NOTHING)
+        yield from uncounted(self._words, self._variables, COST_NOTHING)
+        if self._names_files:
+            yield FILES_ELSEWHERE
+
+    @property
+    def _names_files(self) -> bool:
+        """Whether free words name a file or a repository: it is of the container, or of nobody yet."""
+        counting = counting_words(self._words, COST_NOTHING)
+        variables = counting_variables(self._variables, COST_NOTHING)
+        return any("/" in word for word in (*counting, *variables.values()))
 
     @property
     def _words(self) -> tuple[str, ...]:
