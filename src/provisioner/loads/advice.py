@@ -264,6 +264,7 @@ def _in_share(load: Load, budget: Budget) -> Iterator[Advice]:
     if total_of(load) <= budget.free_for(load) and lacking <= 0:
         return
     yield from _other_share(load, budget)
+    yield from _fewer_requests(load, budget)
     if lacking <= 0:
         return
     if not load.is_guessed:
@@ -274,6 +275,17 @@ def _in_share(load: Load, budget: Budget) -> Iterator[Advice]:
         text = "so many GiB of the weights in the container's memory: slower at every token"
         yield _changed(replace(load, offloaded=offloaded), load, budget, f"cpu_offload: {offloaded // GIB}", text)
     yield Advice("a smaller model, or the same one quantised (AWQ, GPTQ, FP8)")
+
+
+def _fewer_requests(load: Load, budget: Budget) -> Iterator[Advice]:
+    """Half as many requests at once, or half of that and so on, where that alone is enough."""
+    for requests, buffers in load.fewer:
+        share = load.share if load.card else load.share - load.buffers + buffers
+        changed = replace(load, buffers=buffers, share=share)
+        advice = _changed(changed, load, budget, f"max_num_seqs: {requests}", "fewer requests at once")
+        if advice.fits:
+            yield advice
+            return
 
 
 def _packed_cache(load: Load, budget: Budget) -> Iterator[Advice]:

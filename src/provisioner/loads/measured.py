@@ -19,7 +19,7 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
 FILE = "fit.json"
-NOT_COMPARED = frozenset({"name", "correction", "told", "told_each"})
+NOT_COMPARED = frozenset({"name", "correction", "told", "told_each", "fewer"})
 """What of a load does not decide whether the same was measured."""
 
 

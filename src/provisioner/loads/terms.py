@@ -54,7 +54,8 @@ class Load:
     its pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context, for all layers
     together; ``unpacked``: those besides where the cache is packed. ``uncounted``: free arguments, variables and
     options by which it may take something else than its sum. ``smaller``: types of keys and values of a paged cache
-    that take less, each with what to write for it, the better first.
+    that take less, each with what to write for it, the better first. ``fewer``: numbers of requests at once below the
+    engine's, each with the ``buffers`` that stand there then, the most first.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Load:
     unpacked: int = 0
     uncounted: tuple[str, ...] = ()
     smaller: tuple[tuple[str, str, str], ...] = ()
+    fewer: tuple[tuple[int, int], ...] = ()
 
     @property
     def has_context(self) -> bool:

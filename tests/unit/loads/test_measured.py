@@ -21,7 +21,7 @@ from provisioner.values.address import Address
 from tests.unit.loads.models import NINE, mixture
 
 ADDRESS = Address("llama/llama_cpp")
-NEWER = {"name", "correction", "told", "told_each", "uncounted", "unpacks"}
+NEWER = {"name", "correction", "told", "told_each", "uncounted", "fewer", "unpacks"}
 """Fields that records of older versions did not know, and those that decide nothing."""
 CARD = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 4060", memory=8 * 2**30)
 

@@ -314,6 +314,26 @@ def test_one_request_that_does_not_fit_into_the_share_is_a_finding_with_what_to_
     assert "largest context of qwen: 25,600 tokens (asked for 40,960)" in text
 
 
+@pytest.mark.parametrize(
+    ("options", "ways"),
+    [
+        ({"max_num_seqs": 1000}, ["max_num_seqs: 500"]),
+        ({"max_num_seqs": 1000, "gpu_memory_utilization": 0.89}, ["max_num_seqs: 125"]),
+        ({"max_num_seqs": 1000, "gpu_memory_utilization": 0.8}, []),
+        ({"max_num_seqs": 1000, "kv_cache_gib": 6, "max_model_len": 4096}, []),
+        ({"max_num_seqs": 1000, "kv_cache_gib": 7}, ["max_num_seqs: 500"]),
+        ({"max_num_seqs": 1, "gpu_memory_utilization": 0.8}, []),
+    ],
+)
+def test_fewer_requests_at_once_are_advised_where_they_are_enough(options: dict[str, Any], ways: list[str]) -> None:
+    advised = [advice for advice in advice_on(budget_of(known_model(), **options)) if "seqs" in advice.write]
+    assert [advice.write for advice in advised] == ways
+    for advice in advised:
+        name, number = advice.write.split(": ")
+        budget = budget_of(known_model(), **{**options, name: int(number)})
+        assert (budget.missing, budget.added.total) == (0, advice.total)
+
+
 def test_what_leaves_the_share_too_small_is_told_as_not_enough() -> None:
     budget = budget_of(known_model(), gpu_memory_utilization=0.6)
     ways = {advice.write: advice.fits for advice in advice_on(budget)}

@@ -89,6 +89,8 @@ def _load(service: ResolvedService, name: str, header: Header | None, size: int,
     step = next(tokens for least, tokens in STEPS if memory >= least)
     page = LATENT_PAGE if shape.architecture in LATENT else PAGE
     states = MAMBA_STATES if shape.architecture in MAMBA else STATES
+    requests = int(service.option("max_num_seqs"))
+    halves = [requests >> halved for halved in range(1, requests.bit_length())]
     load = Load(
         name,
         shape,
@@ -97,9 +99,10 @@ def _load(service: ResolvedService, name: str, header: Header | None, size: int,
         cache,
         cache,
         ubatch=step,
-        buffers=_buffers(service, shape.vocabulary),
+        buffers=_buffers(service, shape.vocabulary, requests),
         offloaded=service.option("cpu_offload") * GIB,
         pages=Pages(page, AT_ONCE * step, states + drafted),
+        fewer=tuple((half, _buffers(service, shape.vocabulary, half)) for half in halves),
     )
     return _with_share(service, load, memory)
 
@@ -113,9 +116,9 @@ def _with_share(service: ResolvedService, load: Load, memory: int) -> Load:
     return replace(load, share=int(service.option("gpu_memory_utilization") * memory), card=memory)
 
 
-def _buffers(service: ResolvedService, vocabulary: int) -> int:
-    """Return what computing takes beside weights and cache, of as many requests as may be answered at once."""
-    of_requests = int(service.option("max_num_seqs")) * vocabulary
+def _buffers(service: ResolvedService, vocabulary: int, requests: int) -> int:
+    """Return what computing takes beside weights and cache where so many requests may be answered at once."""
+    of_requests = requests * vocabulary
     graphs = 0 if service.option("enforce_eager") else GRAPHS
     return max(ACTIVATIONS, of_requests * LOGITS) + graphs + of_requests * COUNTS // 8
 
