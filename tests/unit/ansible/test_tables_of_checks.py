@@ -42,7 +42,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, 
         role, tasks = file.split("/")
         differing = {name: case["differs"] for name, case in REFUSED.items() if case["file"] == file}
         cases = {
-            name: {"role_name": role, **USUAL[role], **differs} for name, differs in {USUALLY: {}, **differing}.items()
+            name: {"role_name": role, "role_path": str(paths.roles() / role), **USUAL[role], **differs}
+            for name, differs in {USUALLY: {}, **differing}.items()
         }
         facts = run_cases(ROOT, tmp_path_factory.mktemp("play"), role, cases, [rescued(*tables(role, tasks))])
         return {name: found["said"] for name, found in facts.items() if "said" in found}

@@ -34,8 +34,6 @@ FP8_SINCE = (8, 9)
 """The compute capability with which cards know numbers of FP8."""
 BFLOAT16_SINCE = (8, 0)
 """Without it vLLM does not start with that ``dtype`` (``check_if_supports_dtype`` of its 0.33.0)."""
-METHODS = ("awq", "gptq", "fp8", "compressed-tensors")
-"""Values of ``quantization``: another one than the model's own ends the start (``_verify_quantization`` of 0.33.0)."""
 WORD = "--max-model-len"
 STEP = 16
 """Tokens of one block of its cache."""
@@ -87,7 +85,8 @@ class Knowledge(base.Knowledge):
                 message = f"{service.option('max_model_len')} tokens are asked for, and {name} was made for {longest}"
                 yield service.problem("max_model_len", message, f"Write {longest} or less, or 0 for all of them.")
             method, asked = header.values.get("method"), service.option("quantization")
-            if method in METHODS and asked not in ("", method):
+            # Another one than the model's own ends the start (``_verify_quantization`` of 0.33.0).
+            if method in service.page.options["quantization"].choices and asked not in ("", method):
                 message = f"{asked} is asked for, and the weights of {name} are {method}"
                 yield service.problem("quantization", message, "Leave it out.")
         if service.option("backend") == CPU:
