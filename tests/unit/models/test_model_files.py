@@ -16,6 +16,7 @@ from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models import hashes
 from provisioner.models.sources import ModelPart, part_count, part_names
+from provisioner.values.errors import InputError
 from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 from provisioner.values.state import Artifact
 from tests.lab_files import hashed_models, spec_of
@@ -47,6 +48,12 @@ def test_a_file_that_was_written_is_read_again_whatever_its_time_says(model: Pat
     model.write_bytes(b"two")
     os.utime(model, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert sha256(model) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_a_file_that_changes_while_it_is_read_has_no_hash(model: Path) -> None:
+    with pytest.raises(InputError, match=r"model\.gguf: it was changed while it was read"):
+        hashes.sha256_of(model, lambda _count: os.truncate(model, 2))
+    assert sha256(model) == hashlib.sha256(b"on").hexdigest()
 
 
 def test_the_same_model_from_another_place_is_the_same_volume() -> None:
