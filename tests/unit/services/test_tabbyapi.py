@@ -182,6 +182,14 @@ def test_a_model_that_drafts_lies_beside_with_a_cache_of_its_own() -> None:
     assert "small: cache" not in terms(budget_of(known, draft_model="small"))
 
 
+def test_a_draft_for_another_vocabulary_is_counted_by_its_own() -> None:
+    keys = {**QWEN_FOLDER, "num_hidden_layers": 9, "hidden_size": 1024, "vocab_size": 1000}
+    known = Known(headers={**known_model().headers, "small": header_of(json.dumps(keys).encode())})
+    found = terms(budget_of(known, draft_mode="model", draft_model="small"))
+    assert found["small: weights"] == -(-(600 * MIB - 1000 * 1024 * 2) // MIB)
+    assert found["qwen: weights"] == terms(budget_of(known))["weights"]
+
+
 def test_experts_in_the_hosts_memory_are_not_on_the_card() -> None:
     mixture = known_model(**MIXTURE)
     whole = terms(budget_of(mixture, 16_000 * MIB))["weights"]
