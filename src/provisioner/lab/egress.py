@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
+from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import SEPARATOR, Address
 from provisioner.values.declared import INTERNET, LARGEST_PORT, REACHES, Problem
 from provisioner.values.refusals import did_you_mean
+from provisioner.values.state import Service
 
 _PLACE = re.compile(r"(?P<host>\[[^]]*\]|[^:]+):(?P<port>[0-9]{1,5})")
+PORTS = {"http": 80, "https": 443}
+_URL = re.compile(r"\b(https?)://(?!127[.]|localhost\b|\[::1\])(\[[^]]+\]|[^\s:/\"'?#]+)(?::([0-9]+))?")
+"""Scheme, host and port of an address that is elsewhere."""
 _ONE = 'Write one address and its port, such as "192.168.1.20:8123".'
 
 
@@ -27,6 +32,22 @@ def destinations(lab: ResolvedLab, service: ResolvedService) -> list[str]:
         else:
             found.append(f"{lab.hostname(used.container, service.container)}:{used.port}")
     return found
+
+
+def places(lab: ResolvedLab, container: ResolvedContainer, services: Iterable[Service]) -> tuple[str, ...]:
+    """Return all that a container has to reach beside what is public, for all of its services and for their roles.
+
+    Nobody outside of a container can tell its users apart.
+    """
+    found = {knowledge_of(one.role).registry(one) for one in container.services}
+    for service in services:
+        found.update(service.variables.get(f"{service.role}_{REACHES}", ()))
+        for need in service.needs:
+            found.add(f"{lab.hostname(need.container, service.container)}:{lab.services[need].port}")
+        for reference in lab.catalog.services[service.role].references.values():
+            asked = str(service.variables.get(f"{service.role}_{reference.routes_to}"))
+            found.update(f"{host}:{port or PORTS[scheme]}" for scheme, host, port in _URL.findall(asked))
+    return tuple(sorted(found - {INTERNET, ""}))
 
 
 def egress_problems(lab: ResolvedLab) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
+from provisioner.values.declared import REACHES
 from provisioner.values.state import STOP_S, Artifact, Device, Fleet, HostState, Instance, Service
 
 TOLD_ADDRESS = "127.0.0.2"
@@ -89,6 +90,7 @@ def images_by_host(lab: ResolvedLab) -> dict[str, frozenset[str]]:
 def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Instance:
     written = container.written
     pages = [service.page.defaults for service in container.services]
+    services = _services(context, container, artifacts)
     return Instance(
         name=container.name,
         host=host_name(container),
@@ -99,12 +101,22 @@ def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterab
         disk=written.disk or max((page.disk for page in pages if page.disk), default=None),
         nesting=any(page.nesting for page in pages),
         devices=tuple(sorted(_devices(container, artifacts), key=lambda device: device.name)),
-        services=_services(context, container, artifacts),
+        services=services,
+        reaches=_reaches(context, container, services),
         base=_base(context.lab.catalog, container.name),
         settings=_settings(container),
         adopt=written.adopt,
         stop_s=stop_s(container),
     )
+
+
+def _reaches(context: _Context, container: ResolvedContainer, services: Sequence[Service]) -> tuple[str, ...] | None:
+    """What the container's host lets it reach; None where that is not held to anything."""
+    if not context.host(container).confines or all(f"{one.role}_{REACHES}" not in one.variables for one in services):
+        return None
+    from provisioner.lab.egress import places  # nothing that a lab without others' code needs
+
+    return places(context.lab, container, services)
 
 
 def stop_s(container: ResolvedContainer) -> float:

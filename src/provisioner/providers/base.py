@@ -292,6 +292,13 @@ class Provider(ABC):
         its children, and gives 130; a reader that goes away does, too, and gives 141.
         """
 
+    def confine(self, instance: Instance) -> str:  # noqa: ARG002 - for drivers whose hosts have such rules
+        """Have the host itself hold a running container to what it ``reaches``; no rules where that is None.
+
+        Addresses are those of now. Why the host cannot, in its own words, is given back; empty where it does.
+        """
+        return ""
+
     def publications(self, name: str) -> tuple[Device, ...]:  # noqa: ARG002 - for drivers whose hosts pass ports on
         """Return the container's devices of kind ``publish``, whoever added them, also to what it inherits from."""
         return ()

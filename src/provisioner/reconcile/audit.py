@@ -92,7 +92,7 @@ def ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> It
                 said = Foreign.of_output(ran.stderr) or f"its answer is damaged: {error}"
                 yield Audited(findings=(_unseen(one, f"{' '.join(EGRESS)}: {said}"),))
             else:
-                yield judged_egress(service.address, told)
+                yield judged_egress(service.address, told, actual.instance(one.name))
 
 
 def audited(

@@ -28,6 +28,8 @@ from provisioner.values.facts import ContainerFact, Unmended, Unstamped
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
 
+SEE = "Its kernel has to follow connections on bridges (nf_conntrack_bridge): see docs/security.md."
+
 
 @dataclass
 class Run:
@@ -73,6 +75,7 @@ class Run:
         _wait_until_ready(self._touched(), effects)
         unsure = self.seen.unsure(self.made)
         self.seen = self.seen.readdressed(self.lab, effects)
+        self._confine()
         touched = self._touched()
         self.lease.check()
         run = self._to_configure(touched, unsure)
@@ -94,6 +97,14 @@ class Run:
         """Make and change containers; what their services use until they are configured stays mounted."""
         changes = [with_former_mounts(one) for one in self.made.of("create", "replace", "update", "start")]
         apply_instances([one for one in changes if _is_needed(one)], self.effects.providers, self.effects.emit)
+
+    def _confine(self) -> None:
+        """Have hosts hold containers that run others' code to what they reach, by the addresses that these have now."""
+        for one in self.seen.wanted:
+            refusal = self.effects.providers[one.host].confine(one)
+            if refusal:
+                message = f"Host {one.host} cannot hold container {one.name} to what it reaches: rules in it alone do"
+                self.effects.emit(Diagnostic("warning", message, details=refusal, resolution=SEE))
 
     def _touched(self) -> tuple[Instance, ...]:
         names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure", "adopt")}

@@ -120,6 +120,10 @@ def _digest_text(value: Any) -> str:
     return str(value)[:_DIGEST_SHOWN]
 
 
+def _reaches_text(places: Iterable[str] | None) -> str:
+    return "not held to anything by its host" if places is None else ", ".join(["what is public", *places])
+
+
 def _devices_text(devices: Iterable[Device] | None) -> str:
     return "; ".join(map(_device_text, devices or ())) or "none"
 
@@ -211,6 +215,7 @@ _WRITERS: Mapping[str, Callable[[Any], str]] = {
     "swap": limit_text,
     "cpu": _cpu_text,
     "devices": _devices_text,
+    "reaches": _reaches_text,
     "digest": _digest_text,
 }
 """How the values of attributes are written that are no settings."""

@@ -574,6 +574,10 @@ class Knowledge:
         """How its models are held against one of them, their parent; None where nothing of it can do that."""
         return None
 
+    def registry(self, service: ResolvedService) -> str:  # noqa: ARG002
+        """Where its role fetches it from ("HOST:PORT"), which may be in the LAN; empty where that is always public."""
+        return ""
+
     def metrics(self, service: ResolvedService) -> Metrics | None:  # noqa: ARG002
         """How it is asked what it does at this moment; None where it does not say that."""
         return None

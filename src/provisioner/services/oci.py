@@ -17,6 +17,7 @@ TOO_OLD = ("debian/11", "debian/12")
 KEY_OPTION = "api_key"
 PAGES, ANSWERS, LOOKS = "pages", "answers", "looks"
 HEALTH, HEALTH_COMMAND, IMAGE_PORT = "health", "health_command", "image_port"
+HTTPS = 443
 LEAST_PORT, MOST_PORT = 1024, 65535
 """The ports of clients; a lower one needs a reason."""
 VOLUME = re.compile("[A-Za-z0-9_]+")
@@ -43,6 +44,11 @@ class Knowledge(base.Knowledge):
         if not has_card:
             return Processor(is_device=False, why="its container has no card")
         return Processor(is_device=None, why="its proof shows that the image has the card, not that it uses it")
+
+    def registry(self, service: ResolvedService) -> str:
+        """The registry of the image."""
+        host = str(service.option("image")).partition("/")[0]
+        return host if ":" in host else f"{host}:{HTTPS}"
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A system that is too old, no list of paths or two of them, nothing that says how it is, and half a login."""

@@ -133,11 +133,16 @@ def judged_publications(instance: Instance, there: Sequence[Device]) -> Iterator
         )
 
 
-def judged_egress(service: Address, told: Mapping[str, Any]) -> Audited:
-    """Return a line for a service that is kept in, or a finding where something let it out."""
+def judged_egress(service: Address, told: Mapping[str, Any], there: Instance | None) -> Audited:
+    """Return a line for a service that is kept in, or a finding where something let it out.
+
+    ``there``: its container as it was observed, which knows what its host does.
+    """
     asked, reached = ", ".join(told["asked"]), ", ".join(told["reached"])
     if not told["reached"] and told["refused"] >= len(told["asked"]) > 0:
-        words = f"nothing lets it out: of {len(told['asked'])} places that nobody allows it, all were refused"
+        is_held = there is not None and there.reaches is not None and not there.refused_by
+        where = "its host has rules as well" if is_held else "rules in its container alone do that"
+        words = f"nothing lets it out: of {len(told['asked'])} places that nobody allows it, all were refused; {where}"
         return Audited((Check(service, NAME, True, words),))
     message = f"it reaches {reached}, which nobody allows it" if reached else "nobody keeps it in"
     details = f"Asked: {asked}; its container refused {told['refused']}"

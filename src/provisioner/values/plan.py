@@ -21,7 +21,7 @@ AT_NEXT_START = frozenset({"nesting", "features"})
 DETACHED_AT_NEXT_START = ("mounts", "host devices")
 """Of these a running container takes up what is added, and lets go of the rest when it is started again."""
 RESUMED = "is frozen: it is resumed where it was"
-COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
+COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices", "reaches")
 ROOM = frozenset({"memory", "disk", "mounts"})
 """Things of which a host has only so much."""
 _PLURALS = frozenset({"devices", "mounts", "host devices", "features", "tags"})

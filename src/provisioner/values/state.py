@@ -175,6 +175,10 @@ class Instance:
     artifact_disks: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Observed only: the bytes of the container's own disks that hold copies of artifact volumes, by these volumes;
     nothing where a host lends them to all of its containers."""
+    reaches: tuple[str, ...] | None = field(default=None, compare=False)
+    """What its host lets it reach ("HOST:PORT") beside all that is public; None: it is not held to anything."""
+    refused_by: str = field(default="", compare=False)
+    """Observed only: what of its host refuses the rules that would hold it to that."""
     stop_s: float = field(default=STOP_S, compare=False)
     """So long it has to stop, until it is stopped by force: its services may finish the answers that they give."""
 
@@ -257,6 +261,8 @@ class HostState:
     """Containers without any lab's mark, of those that were asked for by name."""
     image_hint: str = "Run: provision host prepare --image {image}"
     """What to do where an image is missing."""
+    confines: bool = False
+    """Whether it may hold containers to what they reach, with rules outside of them."""
     moved: Mapping[str, str] = field(default_factory=dict)
     """Containers of this lab that are out of reach, by name: where they are ("on node …", "in project …")."""
     moved_hints: Mapping[str, str] = field(default_factory=dict)

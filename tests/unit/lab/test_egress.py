@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import ModelFile
 from provisioner.lab.egress import destinations
+from provisioner.lab.fleet import desired_fleet
 from provisioner.lab.resolved import ResolvedLab, resolve
 from provisioner.lab.rules import problems
 from provisioner.values.address import Address
-from provisioner.values.declared import REACHES
+from provisioner.values.declared import REACHES, Secret
+from provisioner.values.state import HostState
 from tests.lab_files import spec_of
 
 CATALOG = load_catalog()
@@ -82,3 +85,45 @@ def test_what_cannot_be_reached_is_refused(written: str, words: str) -> None:
 
 def test_nothing_is_named_twice() -> None:
     assert [problem.message for problem in problems(lab("internet", "internet"))] == ["internet is named twice"]
+
+
+def desired(found: ResolvedLab, *, confines: bool = True) -> dict[str, tuple[str, ...] | None]:
+    """Return what each container's host lets it reach."""
+    hosts = {"here": HostState("here", confines=confines)}
+    files = {"tiny": ModelFile("/models/tiny.gguf", "tiny.gguf", "a" * 64)}
+    return {one.name: one.reaches for one in desired_fleet(found, files, hosts).instances}
+
+
+def test_a_host_that_can_lets_out_to_what_is_connected_and_to_the_registry() -> None:
+    found = lab("llama/llama_cpp", "internet", "192.168.1.20:8123")
+    reaches = ("192.168.1.20:8123", "llama.incus:8081", "registry.example:443")
+    assert desired(found) == {"llama": None, "web": reaches}
+    assert desired(found, confines=False) == {"llama": None, "web": None}
+
+
+def test_what_others_in_the_container_ask_is_let_out_to_as_well() -> None:
+    upstreams = {
+        "nas": {"model": "openai/x", "base_url": "http://192.168.1.9:8000/v1"},
+        "far": {"model": "openai/y", "base_url": "http://nas.home/v1"},
+    }
+    member = {"name": "writer", "says": "Ask it.", "instructions": "Write."}
+    services = {
+        "agent_team": {
+            "api_key": Secret("k", "0123456789abcdef"),
+            "coordinator": {"model": "nas", "instructions": "Ask."},
+            "members": [{"model": "tiny", **member}],
+        },
+        "litellm": {"aliases": {"fast": ["far"]}, "master_key": Secret("m", "0123456789abcdef")},
+    }
+    content = {
+        "name": "home",
+        "hosts": {"here": {"incus": "local"}},
+        "models": {"tiny": {"source": "hf:a/b:Q8_0"}},
+        "upstreams": upstreams,
+        "containers": {"llama": {"services": {"llama_cpp": {"model": "tiny"}}}, "team": {"services": services}},
+    }
+    assert desired(resolve(spec_of(content), CATALOG))["team"] == (
+        "192.168.1.9:8000",
+        "llama.incus:8080",
+        "nas.home:80",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ LLAMA = Instance("llama", "here", "home", "debian/12", services=(ENGINE,), addre
 ASKED = ["10.0.0.1:22", "10.0.0.3:8080"]
 
 
-def asked(answer: Execution | ProviderError) -> tuple[list[str], list[str], list[list[str]]]:
+def asked(answer: Execution | ProviderError, web: Instance = WEB) -> tuple[list[str], list[str], list[list[str]]]:
     """Return what is told, what is found, and the commands that were run, where the container answers so."""
     commands: list[list[str]] = []
 
@@ -30,7 +31,7 @@ def asked(answer: Execution | ProviderError) -> tuple[list[str], list[str], list
         return answer
 
     effects: Any = SimpleNamespace(providers={"here": SimpleNamespace(execute=execute)}, emit=lambda _event: None)
-    found = list(ways_out([WEB, LLAMA], Fleet("home", (WEB, LLAMA)), effects))
+    found = list(ways_out([WEB, LLAMA], Fleet("home", (web, LLAMA)), effects))
     told = [check.message for one in found for check in one.checks]
     return told, [finding.message for one in found for finding in one.findings], commands
 
@@ -44,6 +45,18 @@ def test_one_that_is_kept_in_is_a_line_and_its_neighbours_were_asked_for() -> No
     assert (len(told), findings) == (1, [])
     assert "2 places" in told[0]
     assert commands == [["web", *EGRESS, "oci", "10.0.0.3:8080"]]
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        ({"reaches": ("llama.incus:8080",)}, "its host has rules as well"),
+        ({"reaches": (), "refused_by": "kernel 6.1"}, "rules in its container alone do that"),
+        ({}, "rules in its container alone do that"),
+    ],
+)
+def test_where_it_is_enforced_is_said(held: dict[str, Any], words: str) -> None:
+    assert asked(said(), replace(WEB, **held))[0][0].endswith(f"; {words}")
 
 
 @pytest.mark.parametrize(

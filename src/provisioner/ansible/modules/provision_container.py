@@ -336,6 +336,7 @@ def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ..
     alone = Fleet(actual.lab, (there,) if there else (), hosts=actual.hosts)
     if state == "absent":
         return make_destroy_plan(alone, [wanted.name]).changes
+    wanted = replace(wanted, reaches=there.reaches if there else None)  # what a lab's file says, and no option
     changes = make_plan(Fleet(wanted.lab, (wanted,)), alone).changes
     if state == "started":
         return changes

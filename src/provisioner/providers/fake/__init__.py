@@ -63,6 +63,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             published=self.published,
             moved=dict(self.elsewhere),
             moved_hints=dict.fromkeys(self.elsewhere, "Bring it back."),
+            confines=self.confines,
             adoptable={instance.name: instance for instance in there if instance.name in adopt and not instance.lab},
         )
         return Fleet(lab, tuple(ours), hosts={self.host: state})
@@ -83,6 +84,12 @@ class FakeProvider(Snapshots, Locks, Provider):
             if not container.instance.lab:
                 container.instance = replace(container.instance, lab=instance.lab, image=instance.image)
             return container.instance
+
+    def confine(self, instance: Instance) -> str:
+        """Note what the container is held to."""
+        container = self._existing(instance, "keep in")
+        container.instance = replace(container.instance, reaches=instance.reaches, refused_by=self.refusal)
+        return self.refusal
 
     def publications(self, name: str) -> tuple[Device, ...]:
         """Return those of the container, and of ``profile``."""

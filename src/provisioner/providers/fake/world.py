@@ -54,6 +54,9 @@ class World:
     """Bytes that the host says it has; it says nothing where they are 0."""
     pool = Pool("disks", UNKNOWN, UNKNOWN)
     """The storage of all disks."""
+    confines = False
+    refusal = ""
+    """Why it cannot hold containers to what they reach although it says that it may."""
 
     def __init__(self, images: Iterable[str], room: int) -> None:
         self.images = set(images)

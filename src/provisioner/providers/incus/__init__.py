@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
     from provisioner.inside.file_systems import Run
     from provisioner.providers.incus import graphics
+    from provisioner.providers.incus.confinement import Confinement
     from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
@@ -61,6 +62,7 @@ class IncusProvider(Inside, Provider):
             ours.sort(key=lambda entry: str(entry["name"]))
             if detailed:
                 ours = self._detailed(ours)
+            held = self._confinement(lab).read(server, ours)
         names = frozenset(entry["name"] for entry in found)
         our_names = frozenset(entry["name"] for entry in ours)
         state = HostState(
@@ -72,10 +74,22 @@ class IncusProvider(Inside, Provider):
             volumes=complete,
             published=ports_of_others([*found, *others], lab),
             adoptable=self._adoptable(found, adopt) if adopt else {},
+            confines=held is not None,
             moved={name: observe.project_text(project) for name, project in moved.items()},
             moved_hints={name: observe.project_hint(name, project) for name, project in moved.items()},
         )
-        return Fleet(lab, tuple(instance_of(entry, self.host) for entry in ours), hosts={self.host: state})
+        instances = [replace(instance_of(one, self.host), **(held or {}).get(one["name"], {})) for one in ours]
+        return Fleet(lab, tuple(instances), hosts={self.host: state})
+
+    def confine(self, instance: Instance) -> str:
+        """Put a list of access rules of its own on the container's network card, as its addresses are now."""
+        with self._worded(f"Unable to keep container {instance.name} in"):
+            return self._confinement(instance.lab).hold(instance, self._root_disk)
+
+    def _confinement(self, lab: str) -> Confinement:
+        from provisioner.providers.incus.confinement import Confinement
+
+        return Confinement(self._client, lab, self._card)
 
     def _adoptable(self, found: Sequence[Mapping[str, Any]], names: Collection[str]) -> dict[str, Instance]:
         from provisioner.providers.incus import containers
@@ -258,6 +272,7 @@ class IncusProvider(Inside, Provider):
             if found["status"] != "Stopped":
                 self._stop_by_force(instance.name)
             self._client.change("delete", "instances", instance.name)
+            self._confinement(instance.lab).delete(instance.name)
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Block until systemd has started and the container has an IPv4 address, and read it back."""

@@ -403,6 +403,8 @@ _RESOLUTIONS = {
     "cannot be restored due to subsequent": "This storage goes back to the newest snapshot only: delete the newer ones "
     "of this container first, or move it to a btrfs pool.",
     "setting cgroup item": "It uses more than that now: stop what uses it, or stop the container, and run this again.",
+    "failed adding bridge filter rules": "Its kernel no longer takes the rules that keep the container in: boot one "
+    "with nf_conntrack_bridge, or take them off (incus config device unset NAME eth0 security.acls) and run up again.",
     "failed to detect requested gpu": "The host has no such card any more. See which it has: provision doctor",
     "invalid pci address": "The host has no such card any more. See which it has: provision doctor",
     "nvidia container tools couldn't be found": "Install NVIDIA's container toolkit on the host: "

@@ -100,7 +100,7 @@ class IncusHost:
     @cached_property
     def _root_disk(self) -> Mapping[str, str]:
         with api.reachable(self.endpoint):
-            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
+            devices = self._profile_devices
         root = next((device for device in devices.values() if is_root(device)), None)
         if root is None:
             raise UnavailableError(
@@ -109,6 +109,15 @@ class IncusHost:
                 resolution=self.endpoint.prepare(),
             )
         return root
+
+    @cached_property
+    def _profile_devices(self) -> Mapping[str, Mapping[str, str]]:
+        devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
+        return devices
+
+    @property
+    def _card(self) -> Mapping[str, str]:
+        return self._profile_devices.get("eth0", {})
 
     @property
     def _pool(self) -> str:

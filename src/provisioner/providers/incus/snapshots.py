@@ -8,6 +8,7 @@ from typing import Any
 
 from provisioner.providers.incus import files
 from provisioner.providers.incus.api import Client, WireError
+from provisioner.providers.incus.confinement import released
 from provisioner.providers.incus.containers import change
 from provisioner.providers.incus.translate import is_root, snapshot_of, without_publications
 from provisioner.values.errors import ProviderError
@@ -71,7 +72,7 @@ def copy(client: Client, name: str, target: str, root: Mapping[str, str]) -> Non
     source = {"type": "copy", "source": name, "instance_only": True}
     client.change("post", "instances", body={"name": target, "type": "container", "source": source})
     try:
-        change(client, target, without_publications, root)
+        change(client, target, lambda body: released(without_publications(body)), root)
         _forget_machine_id(client, target)
     except BaseException:  # an interruption, too, must not leave a copy that fights with its source over its ports
         client.change("delete", "instances", target)
