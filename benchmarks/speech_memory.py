@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.labs import Labs
 from benchmarks.measuring import ROOT, Row, say
 from provisioner.loads.terms import MIB
-from provisioner.services.kokoro.loads import SYMBOLS, WEIGHTS, activation_bytes
+from provisioner.services.kokoro import SYMBOLS, WEIGHTS, activation_bytes
 from tests.scenario_programs import module_at
 
 SCENARIO = ROOT / "molecule/kokoro"

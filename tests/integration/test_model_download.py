@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from provisioner.lab.artifacts import given_path, stored
-from provisioner.lab.opening.folder_files import folder_file
+from provisioner.lab.opening.model_files import folder_file
 from provisioner.labfile.spec import Model
 from provisioner.providers.incus import IncusProvider
 from provisioner.reconcile.artifacts import ensure_artifacts

@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.loads.terms import Load, cache_bytes, state_bytes
 from provisioner.models.folders import header_of
-from provisioner.services.vllm.shapes import DELTA_NETS, LATENT, MAMBA, ends_of, shape_of_vllm
+from provisioner.services.vllm.loads import DELTA_NETS, LATENT, MAMBA, ends_of, shape_of_vllm
 from provisioner.values.paths import cache
 from tests import vllm_sums, vllm_wheels
 from tests.processes import completed

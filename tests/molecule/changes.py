@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.catalog import Upkeep
-from provisioner.lab.upkeep import managed_by
+from provisioner.lab.fleet import managed_by
 from provisioner.values.state import Managed
 from tests.case_files import read_case
 

@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.catalog import Upkeep
 from provisioner.generate import BEGIN, END
-from provisioner.lab.upkeep import managed_by
+from provisioner.lab.fleet import managed_by
 from provisioner.values import paths
 from provisioner.values.plain_data import yaml_value
 from provisioner.values.state import Managed

@@ -13,7 +13,7 @@ from provisioner.catalog import load_catalog
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.cli.suggest import card_option, suggestions
-from provisioner.loads.uses import USES
+from provisioner.loads.suggestions import USES
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 from provisioner.values.events import Diagnostic
 

@@ -10,7 +10,7 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.loads.uses import USES
+from provisioner.loads.suggestions import USES
 from provisioner.values.errors import ExitCode, InputError, with_hint
 from provisioner.values.quantities import SizeError, parse_size
 

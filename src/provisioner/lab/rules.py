@@ -9,11 +9,12 @@ from itertools import islice
 from typing import Any
 
 from provisioner.catalog import SecretForm, beyond_limit
-from provisioner.lab.alias_rules import alias_names
-from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.routing_rules import alias_names
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
+from provisioner.models.folders import GGUF, PLAIN, unknown_format
+from provisioner.models.sources import TINY_HF, filename_of, is_folder, part_count
 from provisioner.services import knowledge_of
 from provisioner.services.base import (
     HOLD_OPTION,
@@ -27,6 +28,46 @@ from provisioner.services.base import (
 from provisioner.values.declared import REACHES, Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
+
+# What the words of one model say against each other: where it comes from, its hash, its format.
+
+
+def model_sources(lab: ResolvedLab) -> Iterator[Problem]:
+    """What is downloaded from an address is one file, and its hash is known before."""
+    for name, model in lab.models.items():
+        if not model.source.startswith("https:"):
+            continue
+        if model.sha256 is None:
+            hint = "Its page may tell it; else download the file and run: sha256sum FILE"
+            yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
+        if part_count(filename_of(model.source)) > 1:
+            hint = (
+                "Take it from its hub (hf:), or fetch all of its files into one folder and write file:PATH of the first"
+            )
+            yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
+
+
+def model_formats(lab: ResolvedLab) -> Iterator[Problem]:
+    """A GGUF is one, a folder is none and tells its format, and a folder's many files have no one hash."""
+    for name, model in lab.models.items():
+        form = ("models", name, "format")
+        if not is_folder(model.source):
+            if model.format != GGUF:
+                yield Problem(form, f"the source is a GGUF file, and format is {model.format}", "Leave format out.")
+            continue
+        if model.sha256 is not None:
+            hint = "Leave it out: homelab.lock holds the sha256 of each file that comes from a hub."
+            yield Problem(("models", name, "sha256"), "a folder has many files, and no sha256 of its own", hint)
+        if model.source == TINY_HF and model.format != PLAIN:
+            message = f"the built-in folder is {PLAIN}, and format is {model.format}"
+            yield Problem(form, message, "Leave format out.")
+        elif model.format == GGUF:
+            hint = 'Name the file: "hf:ORG/REPO:QUANT" or "file:PATH.gguf"'
+            yield Problem(form, "the source is a folder, and a GGUF is a file of one", hint)
+        elif model.format is None and not model.source.startswith("dir:"):  # what a folder here tells is read
+            error = unknown_format()
+            yield Problem(("models", name, "source"), error.message, error.hint)
+
 
 ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
 """The options of services whose words the program gets as they are."""
@@ -60,7 +101,7 @@ def warnings(lab: ResolvedLab) -> list[Problem]:
     for service in lab.services.values():
         found += knowledge_of(service.role).warnings(service)
     if _has_sites(lab):
-        from provisioner.lab.site_rules import site_warnings  # nothing that a lab without a door needs
+        from provisioner.lab.routing_rules import site_warnings  # nothing that a lab without a door needs
 
         found += site_warnings(lab)
     return found
@@ -72,7 +113,9 @@ def card_problems(lab: ResolvedLab) -> list[Problem]:
     for service in lab.services.values():
         found += knowledge_of(service.role).card_problems(service)
     if _has_turns(lab):
-        from provisioner.lab.turn_rules import different_cards  # nothing that a lab needs whose services take no turns
+        from provisioner.lab.routing_rules import (
+            different_cards,  # nothing that a lab needs whose services take no turns
+        )
 
         found += different_cards(lab)
     return found
@@ -210,7 +253,7 @@ def names_of_members(lab: ResolvedLab) -> Iterator[Problem]:
     """What is wrong with the engines that members of a team name."""
     references = (reference for service in lab.services.values() for reference in service.page.references.values())
     if any(reference.kind == "members" for reference in references):
-        from provisioner.lab.member_rules import member_names  # nothing that a lab without a team needs
+        from provisioner.lab.routing_rules import member_names  # nothing that a lab without a team needs
 
         yield from member_names(lab)
 
@@ -227,7 +270,7 @@ def queues_of_idle_services(lab: ResolvedLab) -> Iterator[Problem]:
 def turns_of_services(lab: ResolvedLab) -> Iterator[Problem]:
     """What takes turns on one card is an engine of that host, waits long enough, and is in one group."""
     if _has_turns(lab):
-        from provisioner.lab.turn_rules import turn_problems  # nothing that a lab needs whose services take no turns
+        from provisioner.lab.routing_rules import turn_problems  # nothing that a lab needs whose services take no turns
 
         yield from turn_problems(lab)
 
@@ -272,7 +315,7 @@ def reached_services(lab: ResolvedLab) -> Iterator[Problem]:
 def site_services(lab: ResolvedLab) -> Iterator[Problem]:
     """Each site of a door names a service of the file that answers HTTP, and no door."""
     if _has_sites(lab):
-        from provisioner.lab.site_rules import site_problems  # nothing that a lab without a door needs
+        from provisioner.lab.routing_rules import site_problems  # nothing that a lab without a door needs
 
         yield from site_problems(lab)
 
@@ -395,8 +438,6 @@ def misread_values(lab: ResolvedLab) -> Iterator[Problem]:
 def free_words(lab: ResolvedLab) -> Iterator[Problem]:
     """Free arguments and variables that roles would refuse in the container."""
     if any(service.written.keys() & {ARGUMENTS, ENVIRONMENT} for service in lab.services.values()):
-        from provisioner.lab.free_words import refused_words  # nothing that a lab without such words needs
-
         yield from refused_words(lab)
 
 
@@ -432,3 +473,35 @@ RULES: tuple[Rule, ...] = (
 
 def _suggest(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name, sorted(known), always=True) or "There is none in this file."
+
+
+# Free arguments and variables of services: what their roles say themselves or keep closed.
+
+CONTROL = re.compile(r"[\x00-\x1f]")
+
+
+def refused_words(lab: ResolvedLab) -> Iterator[Problem]:
+    """Yield the free arguments and variables that the service's role would refuse in the container."""
+    for service in lab.services.values():
+        yield from _arguments(service)
+        if service.page.closed_variables:
+            yield from _variables(service)
+
+
+def _arguments(service: ResolvedService) -> Iterator[Problem]:
+    for place, word in enumerate(service.written.get(ARGUMENTS) or ()):
+        name = str(word).partition("=")[0].replace("_", "-")
+        if name in service.page.own_arguments:
+            hint = f"Leave it out: an option of {service.role} says it."
+            yield service.problem(f"{ARGUMENTS}.{place}", f"{name} is an argument that the role sets itself", hint)
+
+
+def _variables(service: ResolvedService) -> Iterator[Problem]:
+    closed = re.compile(f"({'|'.join(service.page.closed_variables)})", re.IGNORECASE)
+    for name, value in (service.written.get(ENVIRONMENT) or {}).items():
+        place = f"{ENVIRONMENT}.{name}"
+        if closed.fullmatch(str(name)):
+            message = "this variable opens the server, or says what the role says"
+            yield service.problem(place, message, f"Leave it out, and look for an option of {service.role}.")
+        elif CONTROL.search(str(value)):
+            yield service.problem(place, "its value holds a control character", "Write one line.")

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
-from provisioner.loads.layers import Attention
-from provisioner.loads.placing import Placing, expert_bytes
+from provisioner.loads.layers import Attention, Placing, expert_bytes
 from provisioner.loads.terms import (
     BITS,
     MIB,
@@ -24,7 +23,7 @@ from provisioner.loads.terms import (
     needed_bytes,
     total_of,
 )
-from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
+from provisioner.loads.weighing import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
 
 LEAST_CONTEXT = 4096
 """A context below that is not worth an advice."""
@@ -33,7 +32,7 @@ KEPT_FREE = 1024 * MIB
 LEAST_SHARE, LARGEST_SHARE = 5, 98
 """Hundredths of a card that vLLM is given, as its role's page limits ``gpu_memory_utilization`` (a test holds both)."""
 GIB = 2**30
-SMALLER = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
+SMALLER: tuple[tuple[str, str], ...] = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
 """Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from provisioner.loads.advice import SMALLER
 from provisioner.loads.terms import Load
-from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
+from provisioner.loads.weighing import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
 from provisioner.models.sources import ModelPart
 

@@ -16,7 +16,7 @@ from provisioner.inside.answers import DamagedAnswerError, bench_answer
 from provisioner.inside.engine_bench import FOLDER, STATE, TEXT
 from provisioner.inside.trial_unit import ANSWERED, HUNG, OUTCOMES
 from provisioner.lab.opening import Lab
-from provisioner.loads.weights import FLOOR, FLOOR_BITS
+from provisioner.loads.weighing import FLOOR, FLOOR_BITS
 from provisioner.measuring.engine import FLAGS, WORDS, Served, question, served_there
 from provisioner.measuring.history import Result, Series, Setting, Trial, file_of, keep
 from provisioner.measuring.pause import (

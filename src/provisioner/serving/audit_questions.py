@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.inside.exposure import DISGUISED, ELSEWHERE, METHODS, OWN, PLAIN, WRONG
+from provisioner.lab.fleet import names_with
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.lab.upkeep import names_with
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.state import Instance, Service, port_behind

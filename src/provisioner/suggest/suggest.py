@@ -16,7 +16,7 @@ from provisioner.gpus.bandwidth import cards_called, near_names
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, resolve
 from provisioner.lab.opening import Lab
-from provisioner.lab.opening.folder_files import folder_problem
+from provisioner.lab.opening.model_files import folder_problem
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
 from provisioner.loads.budgets import Budget, usable_of
@@ -26,8 +26,7 @@ from provisioner.loads.exllama import is_recurrent
 from provisioner.loads.layers import Shape
 from provisioner.loads.occupied import Occupied, Served
 from provisioner.loads.suggestions import room_of
-from provisioner.loads.terms import MIB, Load
-from provisioner.loads.vision import image_buffer
+from provisioner.loads.terms import MIB, Load, image_buffer
 from provisioner.loads.weighing import loaded_tensors, weighed
 from provisioner.models.folders import (
     CONFIG,

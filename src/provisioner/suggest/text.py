@@ -13,8 +13,7 @@ from provisioner.gpus.bandwidth import GB, MemorySpeed
 from provisioner.loads.candidates import Candidate, Measured, Server, Way
 from provisioner.loads.occupied import Occupied, Taken
 from provisioner.loads.refusals import mib
-from provisioner.loads.speeds import bound_per_s, measured_of
-from provisioner.loads.suggestions import Left
+from provisioner.loads.suggestions import Left, bound_per_s, measured_of
 from provisioner.report.style import PLAIN, Style, safe_line, table
 
 HEAD = ("FILE", "QUANT", "BITS", "ENGINE", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")

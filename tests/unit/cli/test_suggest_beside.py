@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.loads.terms import MIB
-from provisioner.services.kokoro.loads import loads_of
+from provisioner.services.kokoro import loads_of
 from provisioner.values.address import Address
 from tests.gguf_bytes import gguf_bytes
 from tests.graphics_cards import RTX_3060 as CARD

@@ -10,8 +10,7 @@ import pytest
 from provisioner.loads.advice import Advice, advice_on
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
-from provisioner.loads.layers import Attention, shape_of
-from provisioner.loads.placing import Placing
+from provisioner.loads.layers import Attention, Placing, shape_of
 from provisioner.loads.terms import MIB, Load, total_of
 from provisioner.models.header import Header
 from provisioner.values.address import Address

@@ -13,8 +13,8 @@ import pytest
 from provisioner.gpus.cards import Card
 from provisioner.loads.budgets import BARE, RESERVED, Budget, budgets, usable_of
 from provisioner.loads.engines import EngineLoads, Way
+from provisioner.loads.layers import Placing
 from provisioner.loads.measured import Measured, corrected, digest_of, measured, remember
-from provisioner.loads.placing import Placing
 from provisioner.loads.terms import CORRECTION, MIB, Load, largest_context
 from provisioner.values import paths
 from provisioner.values.address import Address

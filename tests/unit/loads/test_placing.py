@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.loads.layers import shape_of
-from provisioner.loads.placing import HeldBack, Placing, held_back, layer_count
+from provisioner.loads.layers import HeldBack, Placing, held_back, layer_count, shape_of
 from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes, terms_of
 from tests.unit.loads.models import NINE, mixture, mixture_tensors
 

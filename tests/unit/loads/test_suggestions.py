@@ -8,13 +8,20 @@ from typing import Any
 import pytest
 
 from provisioner.loads.candidates import Candidate, Measured
-from provisioner.loads.layers import shape_of
-from provisioner.loads.placing import Placing
-from provisioner.loads.speeds import bound_per_s, measured_of, read_bytes, speed_of
-from provisioner.loads.suggestions import SLOW_PER_S, suggested, ways_of
+from provisioner.loads.layers import Placing, shape_of
+from provisioner.loads.suggestions import (
+    SLOW_PER_S,
+    USES,
+    Use,
+    bound_per_s,
+    measured_of,
+    read_bytes,
+    speed_of,
+    suggested,
+    ways_of,
+)
 from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes
-from provisioner.loads.uses import USES, Use
-from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES
+from provisioner.loads.weighing import BYTES_PER_WEIGHT, FILE_TYPES
 from provisioner.models.header import Header
 from tests.unit.loads.models import GEMMA, LLAMA, MIXTURE, NINE, USABLE, mixture_tensors
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.loads.terms import MIB
-from provisioner.loads.vision import image_buffer
+from provisioner.loads.terms import MIB, image_buffer
 
 
 def projector(**sizes: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from provisioner.loads.weights import WeightsError, estimated_by_name, estimated_bytes, index_bytes, safetensors_bytes
+from provisioner.loads.weighing import WeightsError, estimated_by_name, estimated_bytes, index_bytes, safetensors_bytes
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from provisioner.lab.opening.pulled_models import cached_pulled, fetch_pulled
 from provisioner.models.pulled import Pulled, Wanted
 from provisioner.models.registry import answers
 from provisioner.models.registry.answers import read_pulled
-from provisioner.models.registry.manifests import ManifestError, read_manifest
-from provisioner.models.registry.names import ModelName, model_name
+from provisioner.models.registry.names import ManifestError, ModelName, model_name, read_manifest
 from provisioner.models.remote_head import LIMIT, NoHeadError
 from tests.doubles.ollama.model_registry import KIND, Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes

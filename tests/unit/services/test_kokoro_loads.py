@@ -15,7 +15,7 @@ from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.refusals import contexts, refusals
 from provisioner.loads.terms import MIB, largest_context
 from provisioner.services import knowledge_of
-from provisioner.services.kokoro.loads import MARGIN, WEIGHTS, activation_bytes, loads_of
+from provisioner.services.kokoro import MARGIN, WEIGHTS, activation_bytes, loads_of
 from provisioner.values.address import Address
 from tests.unit.lab.test_cards import AMD, NVIDIA
 from tests.unit.services.test_kokoro import lab, resolved

@@ -9,8 +9,8 @@ import pytest
 from provisioner.catalog import Socket, load_catalog
 from provisioner.gpus.cards import Card, Node
 from provisioner.lab import desired_fleet, problems, resolve
+from provisioner.lab.fleet import managed_by
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.lab.upkeep import managed_by
 from provisioner.labfile.parsing import parse_spec
 from provisioner.services import knowledge_of, oci
 from provisioner.serving.audit import expected_sockets

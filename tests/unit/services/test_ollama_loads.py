@@ -18,8 +18,7 @@ from provisioner.loads.budgets import budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import shape_of
 from provisioner.loads.refusals import refusals
-from provisioner.loads.terms import MIB, Load, cache_bytes
-from provisioner.loads.vision import image_buffer
+from provisioner.loads.terms import MIB, Load, cache_bytes, image_buffer
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled
 from provisioner.services import knowledge_of

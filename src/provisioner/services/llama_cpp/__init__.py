@@ -68,7 +68,7 @@ class Knowledge(base.Knowledge):
         yield from number_problems(service)
         yield from model_problems(service)
         if not is_plain_chat(service):
-            from provisioner.services.llama_cpp.kinds import kind_problems  # nothing that a lab of chats needs
+            from provisioner.services.llama_cpp.options import kind_problems  # nothing that a lab of chats needs
 
             yield from kind_problems(service)
 
@@ -76,7 +76,7 @@ class Knowledge(base.Knowledge):
         """What a server runs with, and its user will not like."""
         yield from option_warnings(service)
         if not is_plain_chat(service):
-            from provisioner.services.llama_cpp.kinds import kind_warnings
+            from provisioner.services.llama_cpp.options import kind_warnings
 
             yield from kind_warnings(service)
 

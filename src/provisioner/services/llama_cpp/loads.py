@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.loads.engines import SMALL_CARD, EngineLoads, Question
-from provisioner.loads.placing import Placing
-from provisioner.loads.terms import MIB, Load, total_of
+from provisioner.loads.layers import Placing
+from provisioner.loads.terms import MIB, Load, image_buffer, total_of
 from provisioner.loads.uncounted import uncounted, words_of
-from provisioner.loads.vision import image_buffer
 from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService

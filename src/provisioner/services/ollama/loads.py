@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.loads.engines import EngineLoads, Way
-from provisioner.loads.terms import MIB, Load, total_of
+from provisioner.loads.terms import MIB, Load, image_buffer, total_of
 from provisioner.loads.uncounted import uncounted, words_of
-from provisioner.loads.vision import image_buffer
 from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled

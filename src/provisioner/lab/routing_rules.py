@@ -1,0 +1,385 @@
+"""What may be wrong with who asks whom: aliases, members of teams, sites of doors, and turns on one card. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from provisioner.catalog import beyond_limit
+from provisioner.lab.aliases import (
+    ENGINE_STAGE,
+    THINKING,
+    THINKING_BUDGET,
+    THINKS,
+    TOO_LONG,
+    Aliases,
+    Engine,
+    alias_loop,
+    find_engines,
+    flatten,
+    for_too_long,
+    kinds_of,
+    thinking_words,
+    written_names,
+)
+from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_address, written_members
+from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
+from provisioner.lab.speech import speakers_for
+from provisioner.lab.turns import others, others_hold_s, place_in_share
+from provisioner.labfile.hosts import LEAST_OF_GROUP, SHARE
+from provisioner.labfile.spec import UNKNOWN_MODEL, provider_of
+from provisioner.services import knowledge_of
+from provisioner.services.base import HOLD_OPTION, LAN, QUEUE_OPTION, SITES, Path, ResolvedService
+from provisioner.services.routed import CHAT, EMBEDDING, RERANK
+from provisioner.values.address import Address
+from provisioner.values.declared import Problem
+from provisioner.values.quantities import NO_TIME
+from provisioner.values.refusals import did_you_mean
+
+_DOES = {CHAT: "answers chats", EMBEDDING: "makes embeddings", RERANK: "orders documents"}
+MOST_SHOWN = 12
+MOST_ALIASES = 1000
+"""Each is held against all others, and offered with all of its engines."""
+
+
+def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
+    """A gateway offers something; an alias names engines, upstreams or other aliases, and never runs in a circle."""
+    known = set(lab.upstreams)
+    several: dict[str, tuple[str, ...]] = {}
+    for engine in lab.engines:
+        known |= {engine.address, *engine.offered_models}
+        if len(engine.models) > 1:
+            several[engine.address] = tuple(filter(None, engine.models))
+    served = known | lab.models.keys() if UNKNOWN_MODEL in known else known
+    for gateway, path, aliases in _alias_tables(lab):
+        if not aliases and not speakers_for(lab, gateway):
+            yield Problem(path, "there is nothing to offer", "Write at least one alias, such as fast: [NAME].")
+        if len(aliases) > MOST_ALIASES:
+            yield Problem(path, f"there are {len(aliases)} aliases", f"Write {MOST_ALIASES} at most.")
+            continue
+        for alias in aliases:
+            yield from _own_name(aliases, alias, known, (*path, alias))
+            yield from _kinds(lab, aliases, alias, (*path, alias))
+            yield from _thinking(lab, aliases, alias, (*path, alias))
+            for place, name in written_names(aliases, alias):
+                where = (*path, alias, *place)
+                if name in several:
+                    hint = f"Write one of them: {', '.join(several[name])}"
+                    yield Problem(where, f"{name} serves several models", hint)
+                elif name not in served and name not in aliases:
+                    yield _unknown(lab, name, known | set(aliases), where)
+
+
+def _alias_tables(lab: ResolvedLab) -> Iterator[tuple[ResolvedService, Path, Mapping[str, Any]]]:
+    for service in lab.services.values():
+        for option, reference in service.page.references.items():
+            if reference.kind == "aliases":
+                yield service, (*service.path, option), service.written.get(option, {})
+
+
+def _own_name(aliases: Aliases, alias: str, known: set[str], path: Path) -> Iterator[Problem]:
+    loop = alias_loop(aliases, alias)
+    if loop:
+        yield Problem(path, f"the alias leads back to itself: {_drawn(loop)}")
+    if alias in known:
+        yield Problem(path, f'"{alias}" is the name of an engine already', "Choose another alias.")
+    for place, name in written_names(aliases, alias):
+        if name == alias and place[0] == TOO_LONG:
+            yield Problem((*path, *place), "the alias names itself", "Name who reads more than its engines do.")
+
+
+def _kinds(lab: ResolvedLab, aliases: Aliases, alias: str, path: Path) -> Iterator[Problem]:
+    """All engines of an alias are asked for the same, and vectors of one model are never stored beside another's."""
+    names = (*flatten(aliases, alias), *for_too_long(aliases, alias))
+    kinds = kinds_of(lab.engines, names)
+    if len(kinds) > 1:
+        (one, first), (other, second), *_ = kinds.items()
+        message = f"{first.address} {_DOES[one]}, and {second.address} {_DOES[other]}"
+        yield Problem(path, message, "Give each of them an alias of its own.")
+    elif EMBEDDING in kinds:
+        models = dict.fromkeys(engine.model_for(name) for name in names for engine in find_engines(lab.engines, name))
+        if len(models) > 1:
+            message = f"vectors of {' and of '.join(models)} cannot be compared, so none may stand in for the other"
+            yield Problem(path, message, "Give each of them an alias of its own.")
+
+
+def _thinking(lab: ResolvedLab, aliases: Aliases, alias: str, path: Path) -> Iterator[Problem]:
+    """Each engine of an alias that says whether it thinks can be told so; a budget is for thoughts alone."""
+    written = aliases[alias]
+    if not isinstance(written, Mapping) or not (written.get(THINKING) or written.get(THINKING_BUDGET)):
+        return
+    if written.get(THINKING_BUDGET) and written.get(THINKING) != THINKS:
+        yield Problem((*path, THINKING_BUDGET), "a budget is for an alias that thinks", "Write thinking: on beside it.")
+    for name in (*flatten(aliases, alias), *for_too_long(aliases, alias)):
+        if name in lab.upstreams:
+            message = f"how {name} is told whether to think is not known: it is none of this lab's engines"
+            yield Problem((*path, THINKING), message, "Leave it out, or give the upstream an alias of its own.")
+        for engine in find_engines(lab.engines, name):
+            yield from _untold(written, engine, path)
+
+
+def _untold(written: Mapping[str, Any], engine: Engine, path: Path) -> Iterator[Problem]:
+    """An engine that cannot be told to think as the alias says, and which of the two words it does not know."""
+    title, service = engine.service.page.title, engine.service
+    kind = knowledge_of(service.role).answers(service)
+    if kind != CHAT:
+        yield Problem((*path, THINKING), f"{engine.address} {_DOES[kind]}, and thinks nothing", "Leave it out.")
+    elif thinking_words({THINKING: written.get(THINKING)}, engine) is None:
+        yield Problem((*path, THINKING), f"{engine.address} ({title}) cannot be told whether to think", "Leave it out.")
+    elif thinking_words(written, engine) is None:
+        message = f"{engine.address} ({title}) cannot be told when to end a thought"
+        yield Problem((*path, THINKING_BUDGET), message, "Leave the budget out.")
+
+
+def _drawn(way: tuple[str, ...]) -> str:
+    shown = way if len(way) <= MOST_SHOWN else (*way[: MOST_SHOWN - 2], "…", way[-1])
+    return " → ".join(shown)
+
+
+def _unknown(lab: ResolvedLab, name: str, known: set[str], path: Path) -> Problem:
+    if name in lab.models:
+        example = lab.catalog.example(ENGINE_PROTOCOL, ENGINE_STAGE)
+        return Problem(path, f'no service serves model "{name}"', f"Give it to an engine{example}.")
+    hint = did_you_mean(name, sorted(known), always=True) or "There is none in this file."
+    return Problem(path, f'no engine, upstream or alias "{name}" in this file', hint)
+
+
+# What may be wrong with the engines that members of a team name.
+
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+def member_names(lab: ResolvedLab) -> Iterator[Problem]:
+    """Each member names an engine that chats or an upstream whose address is known, and never who may ask it."""
+    for service in lab.services.values():
+        for option, reference in service.page.references.items():
+            if reference.kind != MEMBERS:
+                continue
+            for place, member in written_members(service, option):
+                yield from _named(lab, service, f"{place}.{MODEL}", str(member[MODEL]))
+
+
+def _named(lab: ResolvedLab, service: ResolvedService, place: str, name: str) -> Iterator[Problem]:
+    engines = member_engines(lab.engines, name)
+    if engines:
+        engine = engines[0]
+        if name not in engine.models and len(engine.models) > 1:
+            hint = f"Write one of them: {', '.join(engine.models)}"
+            yield service.problem(place, f"{name} serves several models", hint)
+        if knowledge_of(engine.service.role).answers(engine.service) != CHAT:
+            yield service.problem(place, f"{engine.address} answers no chats", "Name an engine that does.")
+    elif name in lab.upstreams:
+        if not upstream_address(lab.upstreams[name]):
+            provider = provider_of(lab.upstreams[name].model)
+            message = f"where {provider} answers in OpenAI's words is not known"
+            yield service.problem(place, message, f"Write base_url in upstream {name}, such as https://HOST/v1.")
+        asker = _asker_at(lab, service, upstream_address(lab.upstreams[name]))
+        if asker is not None:
+            message = f"upstream {name} is {asker.address} of this file, which asks others, and may ask this one"
+            yield service.problem(place, message, "Name an engine, or one of upstreams that is none of this file.")
+    else:
+        yield _unknown_members(lab, service, place, name)
+
+
+def _asker_at(lab: ResolvedLab, service: ResolvedService, url: str) -> ResolvedService | None:
+    """The service of the file behind that address, as ``service`` reaches it, where it is none that computes itself."""
+    try:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+    except ValueError:  # what is no address is refused where it stands
+        return None
+    for other in lab.services.values():
+        names = {other.container, lab.hostname(other.container, service.container)}
+        names |= LOOPBACK if other.container == service.container else set()
+        if other.port == port and host in names and other.page.stage != ENGINE_STAGE:
+            return other
+    return None
+
+
+def _unknown_members(lab: ResolvedLab, service: ResolvedService, place: str, name: str) -> Problem:
+    for gateway in lab.services.values():
+        if name in gateway.aliases:
+            behind = flatten(gateway.aliases, name)
+            message = f'"{name}" is an alias of {gateway.address}: a team that asks a gateway may ask itself'
+            return service.problem(place, message, f"Name an engine: {', '.join(behind)}.")
+    if find_engines(lab.engines, name) or name in lab.services:
+        message = f"{name} computes no answers: it asks others, and may ask this one"
+        return service.problem(place, message, "Name an engine, or one of upstreams.")
+    if name in lab.models:
+        example = lab.catalog.example(ENGINE_PROTOCOL, "engine")
+        return service.problem(place, f'no service serves model "{name}"', f"Give it to an engine{example}.")
+    known = {*lab.upstreams, *(model for engine in lab.engines for model in engine.models)}
+    hint = did_you_mean(name, sorted(known), always=True) or "There is none in this file."
+    return service.problem(place, f'no engine or upstream "{name}" in this file', hint)
+
+
+# What may be wrong with services that take turns on one card: who they are, where, how long they wait.
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group as a host names it."""
+
+    host: str
+    place: Path
+    names: Sequence[str]
+
+
+def turn_problems(lab: ResolvedLab) -> Iterator[Problem]:
+    """What is wrong with the groups of hosts, and with how long their members hold a card and wait for it."""
+    named: set[str] = set()
+    for group in _groups(lab):
+        if len(group.names) < LEAST_OF_GROUP:
+            message = f"a group needs at least two services to take turns, and this one has {len(group.names)}"
+            yield Problem(group.place, message, "Name another service, or leave the group out.")
+        members: list[ResolvedService] = []
+        for number, name in enumerate(group.names):
+            words = _refusal(lab, group.host, name, named)
+            named.add(name)
+            if words is not None:
+                yield Problem((*group.place, number), *words)
+                continue
+            member = lab.services[Address(name)]
+            members.append(member)
+            yield from _lacking_card(members[0], member, (*group.place, number))
+        for member in members:
+            yield from _too_short_queue(lab, member)
+    yield from _holding_alone(lab)
+
+
+def _groups(lab: ResolvedLab) -> Iterator[_Group]:
+    for host, page in lab.hosts.items():
+        for number, names in enumerate(page.share):
+            yield _Group(host, ("hosts", host, SHARE, number), names)
+
+
+def _refusal(lab: ResolvedLab, host: str, name: str, named: set[str]) -> tuple[str, str] | None:
+    """Why the named service cannot take turns there, and what to do; None where it can."""
+    service = lab.services.get(Address(name))
+    if service is None:
+        known = [str(address) for address, other in lab.services.items() if _takes_turns(other)]
+        hint = did_you_mean(name, sorted(known), always=True) or "There is none in this file that takes turns."
+        return f'no service "{name}" in this file', hint
+    if name in named:
+        return f"{name} is named twice", "Leave one of them out: a service takes turns in one group."
+    there = lab.containers[service.container].host
+    if there != host:
+        where = f"on host {there}" if there is not None else "on no host that the file decides"
+        return f"container {service.container} is {where}", f"Name services of host {host}: they share its card."
+    if not _takes_turns(service):
+        hint = f"Leave it out: only engines, whose options include {HOLD_OPTION}, take turns."
+        return f"{service.page.title} takes no turns", hint
+    return None
+
+
+def _takes_turns(service: ResolvedService) -> bool:
+    return HOLD_OPTION in service.page.options
+
+
+def _lacking_card(first: ResolvedService, member: ResolvedService, place: Path) -> Iterator[Problem]:
+    """One of both has a card and the other one has none."""
+    if member.wants_card != first.wants_card:
+        having, lacking = (first, member) if first.wants_card else (member, first)
+        message = f"container {having.container} has a card and container {lacking.container} has none"
+        yield Problem(place, message, "Give all containers of a group the same card with gpu, or none of them.")
+
+
+def _too_short_queue(lab: ResolvedLab, member: ResolvedService) -> Iterator[Problem]:
+    """Whoever asks a member waits until its turn comes: all others may hold the card first."""
+    is_written = QUEUE_OPTION in member.written
+    place = (*member.path, QUEUE_OPTION) if is_written else place_in_share(lab, member)
+    queue = member.option(QUEUE_OPTION)
+    if queue == NO_TIME:
+        message = f"requests wait for its turn on the card, and {QUEUE_OPTION}: {NO_TIME} lets none wait"
+        yield Problem(place, message, f"Write a longer {QUEUE_OPTION}, or take it out of {SHARE} of its host.")
+        return
+    before = others(lab, member)
+    if not all(_is_known(other, HOLD_OPTION) for other in before) or not _is_known(member, QUEUE_OPTION):
+        return
+    held_s = others_hold_s(lab, member)
+    if member.queue_s <= held_s:  # its own start comes on top
+        message = (
+            f"requests to {member.address} wait for {queue} at most ({QUEUE_OPTION}), and the others of its group may "
+            f"hold the card for {held_s:.0f}s before its turn ({HOLD_OPTION})"
+        )
+        yield Problem(place, message, f"Write a longer {QUEUE_OPTION}, or a shorter {HOLD_OPTION} for the others.")
+
+
+def _is_known(service: ResolvedService, name: str) -> bool:
+    """Whether the option is a duration; one that is none is refused by the limits of its page."""
+    option = service.page.options.get(name)
+    return option is not None and not list(beyond_limit(option, service.option(name)))
+
+
+def _holding_alone(lab: ResolvedLab) -> Iterator[Problem]:
+    """A service that says how long it holds a card takes turns with somebody."""
+    for service in lab.services.values():
+        if HOLD_OPTION in service.written and not service.share:
+            hint = f"Name it in {SHARE} of its host, or leave {HOLD_OPTION} out."
+            yield service.problem(HOLD_OPTION, "it takes turns with nobody", hint)
+
+
+def different_cards(lab: ResolvedLab) -> Iterator[Problem]:
+    """The containers whose services take turns, and that get another card than the first of their group."""
+    for group in _groups(lab):
+        members = [lab.services[Address(name)] for name in group.names]
+        having = [member for member in members if member.card is not None]
+        for member in having[1:]:
+            first = having[0]
+            if first.card is None or member.card is None or member.card.pci == first.card.pci:
+                continue
+            message = (
+                f"{member.address} takes turns with {first.address} on one card, and gets {member.card.title} "
+                f"where that one gets {first.card.title}"
+            )
+            hint = f'Describe the same card for both: gpu: {{ pci: "{first.card.pci}" }}.'
+            yield Problem(("containers", member.container, "gpu"), message, hint)
+
+
+# What may be wrong with the sites of a door: nothing behind them, or nothing that a browser could show.
+
+
+def site_problems(lab: ResolvedLab) -> Iterator[Problem]:
+    """What is wrong with the sites of the file's doors, each with its place."""
+    for door in lab.services.values():
+        for option, reference in door.page.references.items():
+            if reference.kind != SITES:
+                continue
+            for name, written in (door.written.get(option) or {}).items():
+                problem = _problem(lab, written)
+                if problem is not None:
+                    yield Problem((*door.path, option, name), *problem)
+
+
+def _problem(lab: ResolvedLab, written: str) -> tuple[str, str] | None:
+    """Why a door cannot have a site of what is written, and what to do; None where it can."""
+    service = lab.services.get(Address(written))
+    offered = [address for address, other in lab.services.items() if _answers_http(other)]
+    if service is None:
+        hint = did_you_mean(written, sorted(offered), always=True) or "There is none in this file that answers HTTP."
+        return f'no service "{written}" in this file', hint
+    if service.sites:
+        return f"{written} is a door itself", "Name the service that answers behind it."
+    if not _answers_http(service):
+        return f"{service.page.title} answers no HTTP", "Leave the site out: its own clients reach it by its port."
+    return None
+
+
+def _answers_http(service: ResolvedService) -> bool:
+    return service.health is not None and service.port is not None
+
+
+def site_warnings(lab: ResolvedLab) -> list[Problem]:
+    """The services that the LAN reaches past the door that has them as sites, without TLS."""
+    doors: dict[Address, tuple[str, Address]] = {}
+    for door in lab.services.values():
+        for name, written in door.sites.items():
+            doors.setdefault(Address(written), (name, door.address))
+    found = []
+    for used, (name, door_address) in doors.items():
+        service = lab.services.get(used)
+        if service is not None and service.expose == LAN:
+            message = f"it is the site {name} of {door_address}, and the LAN also reaches its port without TLS"
+            found.append(service.problem("expose", message, "Leave expose: lan out: the door reaches it without."))
+    return found
