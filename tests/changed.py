@@ -50,7 +50,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"providers/proxmox/", ("*proxmox*", "*provider*", "*prepare_node*", "*two_homes*")),
     (SRC + r"(providers/|reconcile/lock\.py)", ("*incus*", "*proxmox*", "*provider*", "*lock*", "*adoption*")),
     (SRC + r"inside/(file_systems|system_start)", ("*incus*", "*proxmox*", "*doctor*", "*no_room*", "*full_disk*")),
-    (SRC + r"(repair|cluster|data/runbooks)/", ("*cluster/*", "*bios_backup*")),
+    (SRC + r"(cluster/|cli/cluster|cli/runbook|data/runbooks/)", ("*cluster/*", "*bios_backup*")),
     (
         SRC + r"(serving/audit|reconcile/audit|inside/(exposure|http_probe|request_limits|former))",
         ("*audit*", "*door*", "molecule/switch*"),
@@ -79,7 +79,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"ansible/inventory/", ("*inventory*", "*collection*")),
     (SRC + r"(ansible|inside/module_server)/", (*REPRESENTATIVES, "molecule/*")),
     (SRC + r"(manual|generate|__main__|__init__)\.py|" + SRC + r"(data/|py\.typed)", REPRESENTATIVES),
-    (SRC + r"(catalog|cli|inside|lab|labfile|reconcile|services|values|workflow)/", EVERYTHING),
+    (SRC + r"(catalog|cli|inside|lab|labfile|reconcile|services|values)/", EVERYTHING),
     (r"(?P<name>tests/integration/(\w+/)?test_\w+\.py)$", ("{name}",)),
     (r"tests/integration/(?P<name>up|cluster)/", ("tests/integration/{name}/*",)),
     (r"tests/doubles/corosync/", ("*cluster/*",)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from provisioner.repair.facts import (
+from provisioner.cluster.facts import (
     ClusterFacts,
     CorosyncConf,
     HaState,

@@ -17,6 +17,9 @@ from urllib.error import URLError
 import yaml
 
 from provisioner.catalog import load_catalog
+from provisioner.cluster.diagnosis import diagnose
+from provisioner.cluster.facts import ClusterFacts
+from provisioner.cluster.read_node import read_node
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.opening import open_lab
 from provisioner.labfile.parsing import parse_spec
@@ -34,9 +37,6 @@ from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.login import Login
 from provisioner.reconcile.gather import probe, reasons_to_run
 from provisioner.reconcile.judge import judge
-from provisioner.repair.diagnosis import diagnose
-from provisioner.repair.facts import ClusterFacts
-from provisioner.repair.reading import read_node
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status
 from tests.corosync_captures import KINDS, NODES, look_answer
 from tests.folder_files import folder_files, sibling_of

@@ -49,7 +49,7 @@ def parts_for_glob(glob: str) -> list[str]:
         ("molecule/door/converge.yml", "molecule/door", "molecule/base"),
         ("src/provisioner/providers/incus/api.py", "tests/integration/test_incus.py", "molecule/kokoro"),
         ("src/provisioner/reconcile/plan.py", "molecule/kokoro", "nothing"),
-        ("src/provisioner/repair/reading.py", "tests/integration/cluster/test_cluster_check.py", "molecule/base"),
+        ("src/provisioner/cluster/read_node.py", "tests/integration/cluster/test_cluster_check.py", "molecule/base"),
         ("tests/integration/up/test_drift.py", "tests/integration/up/test_drift.py", "tests/integration/test_lock.py"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -50,9 +51,10 @@ def test_the_console_lets_nothing_through_that_steers_a_terminal(
     screen = Terminal(is_terminal=is_terminal)
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(f"sys.{stream}", screen)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     console = Console({})
     console.say(f"{console.style.paint('ours', 'green')} {STEERING}")
-    console.prompt(STEERING)
+    console.ask(STEERING)
     console.emit(Diagnostic("note", "a note", STEERING))
     printed = screen.getvalue()
     for code in ("\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"):

@@ -25,7 +25,7 @@ ALLOWED = {
     "inside/agent.py: communicate": "the same",
     "cli/open.py: subprocess.run": "the user's own RDP client, for as long as the user likes",
     "cli/open.py: subprocess.Popen": "the same, left to itself",
-    "cluster/turn.py: subprocess.Popen": "its lines are read with a deadline and a limit, its end waited for with one",
+    "cluster/run.py: subprocess.Popen": "its lines are read with a deadline and a limit, its end waited for with one",
     "measuring/endpoints.py: join": "a thread of ours that serves, and was told to end",
     "inside/request_limits.py: wait": "begins a timer",
     "providers/incus/attach.py: connection_to": "what the user attached to goes on for as long as the user likes",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from provisioner.values.plan import Plan
 if TYPE_CHECKING:  # a plan is shown where no lab is opened
     from provisioner.lab.opening import Lab
 
-YES = frozenset({"y", "yes"})
 APPLY = "Do you want to apply? [y/N] "
 GO_ON = "Do you want to go on? [y/N] "
 REPLACE = "replace"
@@ -42,23 +40,12 @@ def show_only(console: Console) -> Callable[[Plan], bool]:
     return confirm
 
 
-def can_ask(console: Console) -> bool:
-    """Whether somebody sits there who can be asked."""
-    return sys.stdin.isatty() and not console.json
-
-
-def ask(console: Console, question: str) -> str:
-    """What was typed, in one line; nothing when the input ends."""
-    console.prompt(question)
-    return sys.stdin.readline().strip()
-
-
 def require_yes(console: Console, told: str, undone: str) -> None:
     """Say what is about to be done, and ask; ``PreflightError`` where nobody can be asked, or the answer is no."""
     console.say(told)
-    if not can_ask(console):
+    if not console.can_ask:
         raise PreflightError(f"{undone}: nobody can be asked", resolution="Run the same command with --yes.")
-    if ask(console, GO_ON).lower() not in YES:
+    if not console.agrees(GO_ON):
         raise PreflightError(f"{undone}: the answer was no", details="Nothing was touched.")
 
 
@@ -75,12 +62,12 @@ def confirm_plan(
         lost = [one.target for one in plan.of("replace") if one.target not in replaceable]
         if plan.is_empty or (yes and not lost):
             return True
-        if not can_ask(console):
+        if not console.can_ask:
             raise _unasked(lost)
         if lost:
             what = f"What is in {', '.join(lost)} will be lost. Type {REPLACE!r} to go on: "
-            return ask(console, what).lower() == REPLACE
-        return ask(console, APPLY).lower() in YES
+            return console.ask(what).lower() == REPLACE
+        return console.agrees(APPLY)
 
     return confirm
 
@@ -108,13 +95,13 @@ def confirm_destruction(console: Console, lab: str, *, yes: bool, typed: str | N
         _refuse_other(lab, typed)
         if plan.is_empty or (yes and typed == lab):
             return True
-        if not can_ask(console):
+        if not console.can_ask:
             raise PreflightError(
                 "Unable to ask whether to destroy: there is no terminal",
                 details="What is in the containers would be lost, so --yes alone is not enough.",
                 resolution=f"Run the same command with --yes --lab {lab}.",
             )
-        return ask(console, f"All of this will be lost. Type the lab's name ({lab}) to destroy it: ") == lab
+        return console.ask(f"All of this will be lost. Type the lab's name ({lab}) to destroy it: ") == lab
 
     return confirm
 

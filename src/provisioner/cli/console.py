@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # most verbs show no progress, and help says no event
     from provisioner.values.declared import Secret
     from provisioner.values.events import Event, Summary
 
+YES = frozenset({"y", "yes"})
 _FALSE = frozenset({"", "0", "false", "f", "no", "n", "off"})
 
 
@@ -134,9 +135,19 @@ class Console:
         """Have the stream's summary count what a verb only planned; people have read it in the plan itself."""
         self._planned.update(actions)
 
-    def prompt(self, question: str) -> None:
-        """A question, the cursor left behind it."""
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody sits there who can be asked."""
+        return sys.stdin.isatty() and not self.json
+
+    def ask(self, question: str) -> str:
+        """What was typed behind a question, in one line; nothing when the input ends."""
         self._write(question, sys.stdout, end="")
+        return sys.stdin.readline().strip()
+
+    def agrees(self, question: str) -> bool:
+        """Whether the answer to a question was yes."""
+        return self.ask(question).lower() in YES
 
     def draw(self, text: str) -> None:
         """Text that steers the terminal, written at once and without the end of a line."""

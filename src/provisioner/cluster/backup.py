@@ -11,10 +11,10 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from provisioner.cluster.runs import Run
+from provisioner.cluster.facts import Guest
+from provisioner.cluster.read_node import read_guests
+from provisioner.cluster.record import Run
 from provisioner.providers.proxmox.shell import Shell
-from provisioner.repair.facts import Guest
-from provisioner.repair.pmxcfs_files import read_guests
 from provisioner.values.errors import ProviderError
 from provisioner.values.plain_data import Foreign
 
@@ -23,7 +23,6 @@ DATABASE, TREE = "config.db", "etc-pve.tar"
 FILES = (DATABASE, "config.db-wal", TREE, "corosync.conf", "authkey", "sshd_config")
 """What there is to save; a node may lack any of them but the tree."""
 TIMEOUT_S = 180.0
-
 _TOLD = re.compile(r"(hostname|name|rootfs|mp\d+|unused\d+|(ide|sata|scsi|virtio|efidisk|tpmstate)\d+):")
 _SAVE = """
 set -eu
@@ -72,7 +71,7 @@ def save(shell: Shell, run: Run) -> Path:
 
 
 def has_copy(shell: Shell, run: Run) -> bool:
-    """Whether the node has its own copy of what that run saved: then it is the node that was saved."""
+    """Return whether the node has its own copy of what that run saved: then it is the node that was saved."""
     done = shell.run(["cat", "--", f"{run.remote}/{SUMS}"], timeout_s=TIMEOUT_S)
     sums = run.backup / SUMS
     return not done.returncode and sums.is_file() and done.stdout == sums.read_bytes()
@@ -109,11 +108,6 @@ def unpack(archive: Path, folder: Path) -> None:
                     shutil.copyfileobj(source, file)
 
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    source = tar.extractfile(member)
-    return b"" if source is None else source.read()
-
-
 def require_whole(folder: Path) -> None:
     """Raise ``ProviderError`` unless every file of the backup is as it was on the node."""
     sums = sums_of(folder)
@@ -137,7 +131,8 @@ def saved_guests(folder: Path, node: str) -> tuple[Guest, ...]:
             match = pattern.fullmatch(member.name)
             if match is None or not member.isfile():
                 continue
-            content = _content(tar, member)
+            source = tar.extractfile(member)
+            content = source.read() if source is not None else b""
             lines.append(f"= /etc/pve/{match[1]} {hashlib.sha256(content).hexdigest()}")
             lines += _own_settings(content.decode(errors="replace"))
     return read_guests([node], lines)[node]
@@ -164,6 +159,7 @@ def sums_of(folder: Path) -> Mapping[str, str]:
 
 
 def _digest(file: Path) -> str:
+    """The file's sha256; empty where it is not there."""
     if not file.is_file():
         return ""
     with file.open("rb") as stream:
@@ -171,6 +167,7 @@ def _digest(file: Path) -> str:
 
 
 def _failed(shell: Shell, said: bytes) -> ProviderError:
+    """The error for a node that could not save."""
     return ProviderError(
         f"Unable to save the cluster's files of {shell.destination}",
         details=Foreign.of_output(said),

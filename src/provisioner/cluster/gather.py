@@ -1,22 +1,33 @@
-"""Asks every node of a cluster what it knows, in parallel; starts at one and follows the lists that it finds."""
+"""Reaches and asks nodes: every node of a cluster in parallel, from one on by the lists that are found."""
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from provisioner.cluster.reaching import Reach
-from provisioner.repair.answers import UnreadableError
-from provisioner.repair.candidates import Candidate, candidates, claims_of
-from provisioner.repair.facts import ClusterFacts, NodeFacts, Silent
-from provisioner.repair.reading import read_node
+from provisioner.cluster.facts import ClusterFacts, NodeFacts, Sign, Silent
+from provisioner.cluster.read_corosync import UnreadableError
+from provisioner.cluster.read_node import read_node
+from provisioner.lab.opening import open_lab
+from provisioner.labfile.hosts import ProxmoxHost
+from provisioner.providers.proxmox.access import SSH_CONFIG, Access
+from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh
 from provisioner.values import paths
-from provisioner.values.errors import PreflightError, ProviderError, ProvisionError, UnavailableError
+from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError, UnavailableError
 from provisioner.values.events import ApplyProgress, Event
+from provisioner.values.plain_data import Foreign
 
-LOOK_TIMEOUT_S = 90
+DIRECT = "root@ADDRESS[:PORT]"
+_DESTINATION = re.compile(r"[^\s-]\S*@[^\s@:-][^\s@]*")
+"""A user and a host, neither of which ssh could take for an option."""
+OBSERVE_TIMEOUT_S = 90
 """For the whole script: a corosync and a pmxcfs that both hang take 60."""
 ANSWER_TIMEOUT_S = 10
 """For the first word of a node to which there is a connection: one that was switched off since does not answer."""
@@ -26,20 +37,122 @@ CLOCK_ERROR_S = 0.5
 AT_ONCE = 16
 ROUNDS = 5
 """A list that knows nodes that know others: three are a lot."""
-
 Emit = Callable[[Event], None]
+SIGNS_TIMEOUT_S = 60.0
+SIGN_WORDS = 4
+"""Of a line that ``signs.sh`` writes: the address, how it was tried, what came of it, and what came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A node as the user names it, and how it is reached: ``ssh`` is [USER@]HOST[:PORT], ``ssh_config`` for ``-F``."""
+
+    name: str
+    ssh: str
+    ssh_config: Path | None = None
+
+    @property
+    def destination(self) -> Destination:
+        """``ssh`` taken apart."""
+        return destination_of(self.ssh)
+
+    @property
+    def shell(self) -> Shell:
+        """Runs commands there."""
+        return Shell(Access(url="", user="", ssh=self.ssh, ssh_config=self.ssh_config))
+
+    def at(self, address: str, name: str = "") -> Reach:
+        """The node at ``address``, with the same user, port and configuration."""
+        to = self.destination
+        user, at, _ = to.login.rpartition("@")
+        host = f"[{address}]" if ":" in address else address
+        port = f":{to.port}" if to.port else ""
+        return replace(self, name=name or address, ssh=f"{user}{at}{host}{port}")
+
+    def of(self, node: NodeFacts, facts: ClusterFacts) -> Reach:
+        """A node that was reached by this one: itself where it is the one that was asked."""
+        return self if node.name == facts.asked else self.at(node.address, node.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that was not asked yet; ``name`` is empty where only an address is known, ``addresses`` in order."""
+
+    name: str
+    addresses: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """By what it is known: its name, else its address."""
+        return self.name or self.addresses[0]
+
+
+def reach(words: str, file: Path) -> Reach:
+    """Return how to reach the node that ``words`` name: a Proxmox host of ``file``, or ``root@ADDRESS[:PORT]``.
+
+    Without words it is the file's only Proxmox host. ``InputError`` says which there are; ``PreflightError``: the file
+    gives no way in.
+    """
+    config = os.environ.get(SSH_CONFIG)
+    ssh_config = Path(config) if config else None
+    if "@" in words:
+        return Reach(words, destination_checked(words), ssh_config)
+    hosts = _proxmox_hosts(words, file)
+    name = words
+    if not words and len(hosts) == 1:
+        (name,) = hosts
+    if name not in hosts:
+        raise _unknown_host(words, file, tuple(hosts))
+    ssh = hosts[name].ssh
+    if ssh is None:
+        raise no_ssh(f"Unable to reach {name}")
+    return Reach(name, ssh, ssh_config)
+
+
+def destination_checked(words: str) -> str:
+    """``words`` when ssh can take them as a destination; else ``InputError``."""
+    if not _DESTINATION.fullmatch(words):
+        raise InputError(f"Unable to use {words!r} as a host", resolution=f"Write {DIRECT}.")
+    destination_of(words)
+    return words
+
+
+def _proxmox_hosts(words: str, file: Path) -> dict[str, ProxmoxHost]:
+    """The file's Proxmox hosts by their names; ``InputError`` without a file."""
+    if not file.is_file():
+        what = f"no host is named, and there is no {file}"
+        if words:
+            what = f"{words} is no host: there is no {file}"
+        raise InputError(f"Unable to find the cluster: {what}", resolution=f"Name a node: {DIRECT}.")
+    hosts = open_lab(file, needs="none").resolved.hosts
+    return {name: host for name, host in hosts.items() if isinstance(host, ProxmoxHost)}
+
+
+def _unknown_host(words: str, file: Path, names: tuple[str, ...]) -> InputError:
+    """The error for words that name none of the file's Proxmox hosts, or for no words where it has not just one."""
+    known = f"Its Proxmox hosts are: {', '.join(names)}." if names else "It has no Proxmox host."
+    resolution = f"Name one of them, or write {DIRECT}."
+    if words:
+        return InputError(f"Unable to find host {words} in {file}", details=known, resolution=resolution)
+    if names:
+        return InputError(f"Unable to choose one of {file}'s hosts", details=known, resolution="Name one.")
+    return InputError(f"Unable to find a Proxmox host in {file}", details=known, resolution=resolution)
 
 
 def gather(asked: Reach, emit: Emit = lambda _event: None) -> ClusterFacts:
-    """What all nodes say that can be found from ``asked`` on; those that do not answer are ``silent``, with the reason.
+    """Ask all nodes that are found from ``asked`` on; those that do not answer are ``silent``, with the reason.
 
     ``UnavailableError``: ``asked`` itself does not answer. ``PreflightError``: it is no Proxmox VE host.
     """
-    first = look(asked, emit)
+    first = observe_node(asked, emit)
     if not first.is_proxmox:
-        raise no_proxmox(asked)
+        raise PreflightError(
+            f"Unable to look at a cluster: {asked.name} is no Proxmox VE host",
+            details="There is no pvecm on it.",
+            resolution="Name a node of the cluster: root@ADDRESS[:PORT].",
+        )
     nodes, silent = _all_found(asked, first, emit)
-    for name, again in _again(asked, claims_of(nodes.values(), silent.values()), emit).items():
+    for name, again in _observed_again(asked, claims_of(nodes.values(), silent.values()), emit).items():
         if isinstance(again, NodeFacts):
             nodes[name] = again
         else:
@@ -55,14 +168,14 @@ def gather(asked: Reach, emit: Emit = lambda _event: None) -> ClusterFacts:
     )
 
 
-def look(node: Reach, emit: Emit = lambda _event: None) -> NodeFacts:
-    """What one node says; ``UnavailableError``: it does not answer, ``ProvisionError`` says why it does not tell."""
+def observe_node(node: Reach, emit: Emit = lambda _event: None) -> NodeFacts:
+    """Ask one node for its facts; ``UnavailableError``: it does not answer, else a ``ProvisionError`` says why."""
     emit(ApplyProgress(node.name, "look at it"))
     shell = node.shell
     shell.open()
     offset = clock_offset(lambda: _first_word(node))
     script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
-    done = shell.run(["sh", "-c", script, "look"], timeout_s=LOOK_TIMEOUT_S)
+    done = shell.run(["sh", "-c", script, "look"], timeout_s=OBSERVE_TIMEOUT_S)
     return read_node(done.stdout.decode(errors="replace"), node.destination.host, offset)
 
 
@@ -96,15 +209,6 @@ def _first_word(node: Reach) -> bytes:
         ) from error
 
 
-def no_proxmox(node: Reach) -> PreflightError:
-    """The error for a host that is none of ours."""
-    return PreflightError(
-        f"Unable to look at a cluster: {node.name} is no Proxmox VE host",
-        details="There is no pvecm on it.",
-        resolution="Name a node of the cluster: root@ADDRESS[:PORT].",
-    )
-
-
 def _all_found(asked: Reach, first: NodeFacts, emit: Emit) -> tuple[dict[str, NodeFacts], dict[str, Silent]]:
     """The nodes that the lists lead to, and those that do not answer, by name (or address, where that is all)."""
     nodes, silent = {first.name: first}, dict[str, Silent]()
@@ -117,7 +221,9 @@ def _all_found(asked: Reach, first: NodeFacts, emit: Emit) -> tuple[dict[str, No
                 wanted.append(candidate)
         if not wanted:
             break
-        for candidate, found in _ask_all(asked, wanted, first, emit):
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            answers = list(pool.map(lambda candidate: _ask(asked, candidate, first, emit), wanted))
+        for candidate, found in zip(wanted, answers, strict=True):
             tried.update(candidate.addresses)
             if isinstance(found, Silent):
                 silent[candidate.key] = found
@@ -126,12 +232,12 @@ def _all_found(asked: Reach, first: NodeFacts, emit: Emit) -> tuple[dict[str, No
     return nodes, silent
 
 
-def _again(asked: Reach, names: Mapping[str, str], emit: Emit) -> dict[str, NodeFacts | Silent]:
-    """A second look at nodes: what they said of one that does not answer is older than its silence."""
+def _observed_again(asked: Reach, names: Mapping[str, str], emit: Emit) -> dict[str, NodeFacts | Silent]:
+    """Observe nodes once more: what they said of one that does not answer is older than its silence."""
 
     def ask(name: str) -> NodeFacts | Silent:
         try:
-            return look(asked.at(names[name], name), emit)
+            return observe_node(asked.at(names[name], name), emit)
         except ProvisionError as error:
             return Silent(name, names[name], _why(error))
 
@@ -139,25 +245,16 @@ def _again(asked: Reach, names: Mapping[str, str], emit: Emit) -> dict[str, Node
         return dict(zip(names, pool.map(ask, names), strict=True))
 
 
-def _ask_all(
-    asked: Reach, wanted: Iterable[Candidate], first: NodeFacts, emit: Emit
-) -> list[tuple[Candidate, NodeFacts | Silent]]:
-    targets = list(wanted)
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        found = pool.map(lambda candidate: _ask(asked, candidate, first, emit), targets)
-        return list(zip(targets, found, strict=True))
-
-
 def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | Silent:
-    """Look at a candidate at each of its addresses, then by its name; an answer of another node does not count."""
+    """Observe a candidate at each of its addresses, then by its name; an answer of another node does not count."""
     reasons = list[str]()
     for address in candidate.addresses:
         try:
-            found = look(asked.at(address, candidate.name), emit)
+            found = observe_node(asked.at(address, candidate.name), emit)
         except ProvisionError as error:  # why it is silent is a fact like others
             reasons.append(_why(error))
             continue
-        objection = _objection(found, candidate, first)
+        objection = _why_another(found, candidate, first)
         if not objection:
             return found
         reasons.append(objection)
@@ -171,14 +268,14 @@ def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> No
 def _by_name(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | None:
     """The node where this machine has its name: the lists do not know of an address that changed."""
     try:
-        found = look(asked.at(candidate.name, candidate.name), emit)
+        found = observe_node(asked.at(candidate.name, candidate.name), emit)
     except ProvisionError:
         return None  # a name that leads nowhere is the usual case
-    return None if _objection(found, candidate, first) else found
+    return None if _why_another(found, candidate, first) else found
 
 
-def _objection(found: NodeFacts, candidate: Candidate, first: NodeFacts) -> str:
-    """Why what answered is not the node that was looked for; empty when it is."""
+def _why_another(found: NodeFacts, candidate: Candidate, first: NodeFacts) -> str:
+    """Return why what answered is not the node that was looked for; empty when it is."""
     if not found.is_proxmox:
         return f"at {found.address} is {found.name}, no Proxmox VE host"
     ours, theirs = _cluster(first), _cluster(found)
@@ -190,17 +287,109 @@ def _objection(found: NodeFacts, candidate: Candidate, first: NodeFacts) -> str:
 
 
 def _cluster(node: NodeFacts) -> str:
+    """The cluster's name by the list with which the node starts; empty without one."""
     conf = node.starting_conf
     return conf.cluster if conf else ""
 
 
 def _why(error: ProvisionError) -> str:
+    """An error in one line: its message, and the last line of what was said."""
     last = (error.details.strip().splitlines() or [""])[-1]
     return f"{error.message}: {last}" if last else error.message
 
 
 def _seconds(date: bytes) -> float:
+    """Return what ``date +%s.%N`` printed."""
     try:
         return float(date)
     except ValueError as error:
         raise UnreadableError("Unable to read the node's clock", details=date.decode(errors="replace")) from error
+
+
+def candidates(nodes: Iterable[NodeFacts]) -> tuple[Candidate, ...]:
+    """The nodes of all lists except those in ``nodes``, then addresses that speak to corosync without a name.
+
+    pmxcfs's address comes first: it is the node's own; a link of corosync may be in a network of its own.
+    """
+    answered = tuple(nodes)
+    listed = _listed(answered)
+    own = set[str]()
+    for node in answered:
+        own.update(node.all_addresses)
+        listed.pop(node.name, None)
+    known = set(own)
+    found = list[Candidate]()
+    for name, addresses in sorted(listed.items()):
+        known.update(addresses)
+        untried = [address for address in addresses if address and address not in own]
+        found.append(Candidate(name, tuple(dict.fromkeys(untried))))
+    for address in _senders(answered):
+        if address not in known:
+            found.append(Candidate("", (address,)))
+    return tuple(found)
+
+
+def _listed(nodes: Iterable[NodeFacts]) -> dict[str, list[str]]:
+    """The addresses by name that the nodes' lists have, in the order in which they are to be tried."""
+    addresses_by_name = dict[str, list[str]]()
+    for node in nodes:
+        for peer in node.peers:
+            addresses_by_name.setdefault(peer.name, []).append(peer.address)
+        for member in node.listed:
+            addresses_by_name.setdefault(member.name, []).extend(member.addresses)
+    return addresses_by_name
+
+
+def _senders(nodes: Iterable[NodeFacts]) -> list[str]:
+    """The addresses from which packets came to the nodes' corosync, each once."""
+    senders = list[str]()
+    for node in nodes:
+        senders += [*node.heard.values(), *node.signatures.turned_away]
+    return list(dict.fromkeys(senders))
+
+
+def claims_of(nodes: Iterable[NodeFacts], silent: Iterable[Silent]) -> Mapping[str, str]:
+    """The nodes (name → address) that say a silent one is joined: corosync takes seconds to see that one is gone."""
+    silent_names = {node.name for node in silent if node.name}
+    claims = dict[str, str]()
+    for node in nodes:
+        present_names = {member.name for member in node.running if member.nodeid in node.present}
+        if not silent_names.isdisjoint(present_names):
+            claims[node.name] = node.address
+    return claims
+
+
+def signs_of_life(shell: Shell, addresses: Sequence[str]) -> tuple[Sign, ...]:
+    """Return what came back at each address when the node pinged it and knocked at its ssh port."""
+    if not addresses:
+        return ()
+    said = script_answer(shell, "bash", "signs.sh", addresses, SIGNS_TIMEOUT_S)
+    signs = list[Sign]()
+    for row in sorted(line.split("\t") for line in said.splitlines()):
+        if len(row) == SIGN_WORDS:
+            address, how, state, text = row
+            signs.append(Sign(address, "ping" if how == "ping" else "ssh", is_alive=state == "alive", said=text))
+    return tuple(signs)
+
+
+def script_answer(shell: Shell, program: str, script: str, arguments: Sequence[str], timeout_s: float) -> str:
+    """Return what a script of ``data/cluster`` wrote on the node; ``ProviderError`` when it failed there."""
+    text = (paths.data() / "cluster" / script).read_text(encoding="utf-8")
+    done = shell.run([program, "-c", text, script, *arguments], timeout_s=timeout_s)
+    if done.returncode:
+        raise ProviderError(
+            f"Unable to look around on {shell.destination} ({script})",
+            details=Foreign.of_output(done.stderr),
+        )
+    return done.stdout.decode(errors="replace")
+
+
+def progress_of(target: str, emit: Emit) -> Emit:
+    """``emit`` for facts gathered during work on ``target``: what other nodes are asked is progress of that work."""
+
+    def emit_as_progress(event: Event) -> None:
+        if isinstance(event, ApplyProgress) and event.target != target:
+            event = ApplyProgress(target, f"{event.message}: {event.target}")
+        emit(event)
+
+    return emit_as_progress

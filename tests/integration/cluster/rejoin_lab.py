@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provisioner.repair.record import Record
-from provisioner.repair.record_json import record_of
+from provisioner.cluster.record import Record, record_of
 from tests.doubles.corosync.cluster import Cluster
 from tests.processes import completed, killed_at_end
 

@@ -14,8 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
 from provisioner.cluster import gather as gathering
-from provisioner.cluster.reaching import Reach
-from provisioner.repair.facts import NodeFacts
+from provisioner.cluster.facts import NodeFacts
+from provisioner.cluster.gather import Reach
 from provisioner.values.errors import ExitCode, ProviderError, ProvisionError, UnavailableError
 from provisioner.values.events import Event
 from tests.cluster_facts import cluster, dead
@@ -33,7 +33,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
             raise UnavailableError(f"Unable to reach {reached.destination} by ssh", details="ssh: timed out")
         return there[reached.destination.host]
 
-    monkeypatch.setattr(gathering, "look", look)
+    monkeypatch.setattr(gathering, "observe_node", look)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return there
@@ -166,7 +166,7 @@ def test_watch_outlives_whatever_a_node_that_loses_power_does(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[ProvisionError]
 ) -> None:
     """Its connection hangs, or ends in the middle of an answer; the others are asked then, and then nobody is left."""
-    look = gathering.look
+    look = gathering.observe_node
 
     def failing(reached: Reach, emit: Callable[[Event], None]) -> NodeFacts:
         if reached.destination.host not in world:
@@ -182,7 +182,7 @@ def test_watch_outlives_whatever_a_node_that_loses_power_does(
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr(gathering, "look", failing)
+    monkeypatch.setattr(gathering, "observe_node", failing)
     monkeypatch.setattr("time.sleep", next_step)
     code, lines = stream(capsys, "watch", "root@10.0.0.1", "--interval", "5")
     assert code == ExitCode.INTERRUPTED

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 import pytest
 
-from provisioner.catalog.runbooks import known_runbooks
-from provisioner.cli import runbook_runs
-from provisioner.cli.cluster import check
-from provisioner.cli.forgetting import forget
-from provisioner.cli.rejoining import rejoin
-from provisioner.cli.runbook import run
-from provisioner.cli.runbook_runs import RUNS
-from provisioner.workflow.rejoining import Wish
+from provisioner.cli import runbook
+from provisioner.cli.cluster_check import check
+from provisioner.cli.cluster_forget import forget
+from provisioner.cli.cluster_rejoin import rejoin
+from provisioner.cli.runbook import RUNS, run
+from provisioner.cluster.rejoin import RejoinOptions
+from provisioner.cluster.runbooks import known_runbooks
 from tests.unit.cli.conftest import World
 
 
@@ -52,16 +51,16 @@ def test_wrong_usage_says_what_is_missing(world: World, line: str) -> None:
 
 
 def test_a_runbook_takes_what_its_advice_tells_people_to_say(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    wishes = list[Wish]()
+    chosen = list[RejoinOptions]()
 
-    def run_rejoin(_session: object, _host: object, wish: Wish, **_: object) -> int:
-        wishes.append(wish)
+    def run_rejoin(_session: object, _host: object, options: RejoinOptions, **_: object) -> int:
+        chosen.append(options)
         return 0
 
-    monkeypatch.setattr(runbook_runs, "run_rejoin", run_rejoin)
+    monkeypatch.setattr(runbook, "run_rejoin", run_rejoin)
     words = ("--host", "root@192.0.2.1", "--node", "pve3", "--give-up", "105", "--give-up", "106", "--restore-sshd")
     assert world.command("runbook", "run", "stale-corosync-rejoin", *words).code == 0
-    assert wishes == [Wish("pve3", frozenset({105, 106}), restores_sshd=True)]
+    assert chosen == [RejoinOptions("pve3", frozenset({105, 106}), restores_sshd=True)]
 
 
 def test_runbook_run_has_the_options_of_the_verbs_whose_code_it_runs() -> None:

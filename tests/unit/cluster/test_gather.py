@@ -1,18 +1,20 @@
-"""Who is asked: from one node on, by all lists, at all addresses; who does not answer is silent with a reason."""
+"""How hosts are named and who is asked: from one node on, by all lists; a silent one has a reason."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cluster import gather as gathering
-from provisioner.cluster.gather import clock_offset, gather
-from provisioner.cluster.reaching import Reach
+from provisioner.cluster.facts import CorosyncConf, Member, NodeFacts, Signatures
+from provisioner.cluster.gather import Reach, clock_offset, gather, reach
 from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
-from provisioner.repair.facts import CorosyncConf, Member, NodeFacts, Signatures
-from provisioner.values.errors import ExitCode, PreflightError, UnavailableError
+from provisioner.report.messages import error_text
+from provisioner.values.errors import ExitCode, InputError, PreflightError, UnavailableError
 from provisioner.values.events import Event
 from provisioner.values.state import Execution
 from tests.cluster_facts import cluster, members, node
@@ -30,7 +32,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             raise UnavailableError(f"Unable to reach {reached.destination} by ssh", details="ssh: timed out")
         return there[reached.destination.host]
 
-    monkeypatch.setattr(gathering, "look", look)
+    monkeypatch.setattr(gathering, "observe_node", look)
     return there
 
 
@@ -80,7 +82,7 @@ def test_who_does_not_answer_is_silent_with_the_reason(world: World) -> None:
 def test_what_was_said_of_a_silent_node_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It went off a moment ago: its peers saw it as joined when they were asked, and have noticed since."""
     del world["10.0.0.3"]
-    first, later = gathering.look, {one.address: one for one in cluster(off=("pve3",)).nodes}
+    first, later = gathering.observe_node, {one.address: one for one in cluster(off=("pve3",)).nodes}
     asked = set[str]()
 
     def look(reached: Reach, emit: Callable[[Event], None]) -> NodeFacts:
@@ -89,7 +91,7 @@ def test_what_was_said_of_a_silent_node_is_asked_again(world: World, monkeypatch
         asked.add(host)
         return found
 
-    monkeypatch.setattr(gathering, "look", look)
+    monkeypatch.setattr(gathering, "observe_node", look)
     found = gather(Reach("x", "root@10.0.0.1"))
     assert [one.quorum and dict(one.quorum.present) for one in found.nodes] == [{1: 1, 2: 1}, {1: 1, 2: 1}]
 
@@ -155,3 +157,77 @@ def test_a_list_that_names_ever_more_nodes_comes_to_an_end(world: World) -> None
         of = tuple(Member(f"pve{one}", one, 1, (f"10.0.0.{one}",)) for one in (number, number + 1))
         world[f"10.0.0.{number}"] = node(f"pve{number}", of)
     assert 1 < len(gather(Reach("x", "root@10.0.0.1")).nodes) < 60
+
+
+ONE = """\
+name: lab
+hosts:
+  box: { incus: local }
+  pve1: { proxmox: "https://10.0.0.1:8006", user: root@pam, password: !secret pw, ssh: "root@10.0.0.1:2222" }
+containers: {}
+"""
+
+
+TWO = ONE.replace(
+    "containers", '  pve2: { proxmox: "https://10.0.0.2:8006", user: root@pam, password: !secret pw }\ncontainers'
+)
+
+
+def file(folder: Path, text: str) -> Path:
+    path = folder / "homelab.yml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_words_with_a_user_need_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_SSH_CONFIG", "/x/config")
+    assert reach("root@10.0.0.9:22", tmp_path / "no.yml") == Reach(
+        "root@10.0.0.9:22", "root@10.0.0.9:22", Path("/x/config")
+    )
+
+
+def test_only_proxmox_host_of_the_file_needs_no_words_and_no_secrets(tmp_path: Path) -> None:
+    assert reach("", file(tmp_path, ONE)).ssh == "root@10.0.0.1:2222"
+    assert reach("pve1", file(tmp_path, TWO)).name == "pve1"
+
+
+NOBODY: dict[str, tuple[str, str | None]] = {
+    "none of two": ("", TWO),
+    "another name": ("pve9", TWO),
+    "a host of another kind": ("box", ONE),
+    "an address": ("10.0.0.1", ONE),
+    "no host": ("", "name: lab\ncontainers: {}\n"),
+    "no file": ("", None),
+    "a name without a file": ("pve1", None),
+    "a host without ssh": ("pve2", TWO),
+}
+
+
+@pytest.mark.parametrize(("words", "text"), NOBODY.values(), ids=NOBODY)
+def test_words_that_name_no_host_are_refused_with_those_that_there_are(
+    words: str, text: str | None, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises((InputError, PreflightError)) as caught:
+        reach(words, file(tmp_path, text) if text else tmp_path / "no.yml")
+    assert error_text(caught.value) == snapshot
+
+
+@pytest.mark.parametrize(
+    "words", ["root@", "@host", "-oProxyCommand=x@host", "root@-oProxyCommand=x", "root@a b", "root@h:p"]
+)
+def test_words_that_ssh_would_misread_are_refused(words: str, tmp_path: Path) -> None:
+    with pytest.raises((InputError, PreflightError)):
+        reach(words, tmp_path / "no.yml")
+
+
+@pytest.mark.parametrize(
+    ("asked", "address", "expected"),
+    [
+        ("root@pve1", "10.0.0.2", "root@10.0.0.2"),
+        ("root@10.0.0.1:2222", "10.0.0.2", "root@10.0.0.2:2222"),
+        ("root@10.0.0.1:2222", "fd00::2", "root@[fd00::2]:2222"),
+        ("pve1", "10.0.0.2", "10.0.0.2"),
+    ],
+)
+def test_other_nodes_are_reached_with_the_same_user_and_port(asked: str, address: str, expected: str) -> None:
+    assert Reach("x", asked).at(address).ssh == expected

@@ -1,0 +1,238 @@
+"""The cluster as the node sees it whose word counts, and in what another node differs from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
+
+from provisioner.cluster.facts import ClusterFacts, Member, NodeFacts, Quorum, named
+
+DEAD = ("inactive", "failed", "not-found", "deactivating")
+
+
+def is_running(node: NodeFacts) -> bool:
+    """Return whether its corosync runs and answers."""
+    return node.units.get("corosync", "") not in DEAD and node.quorum is not None
+
+
+def is_clustered(node: NodeFacts) -> bool:
+    """Return whether it is or was in a cluster: it has a list, in any of the three places, or pmxcfs knows others."""
+    return bool(node.running or node.files or node.peers)
+
+
+def members_of(node: NodeFacts) -> tuple[Member, ...]:
+    """The nodelist that it goes by: that of its running corosync, else the file from which that would start."""
+    if node.running:
+        return node.running
+    conf = node.starting_conf
+    return conf.members if conf else ()
+
+
+def version_of(node: NodeFacts) -> int | None:
+    """The version of that list."""
+    if node.running_version is not None:
+        return node.running_version
+    conf = node.starting_conf
+    return conf.version if conf else None
+
+
+def has_list(node: NodeFacts) -> bool:
+    """Return whether that list is known with its version."""
+    return bool(members_of(node)) and version_of(node) is not None
+
+
+def versions_text(node: NodeFacts) -> str:
+    """The three copies of the version in a line."""
+    local = _version_word(node.local_version)
+    pve = _version_word(node.pve_version)
+    running = _version_word(node.running_version)
+    return f"config_version: {running} running, {local} /etc/corosync, {pve} /etc/pve"
+
+
+def _version_word(version: int | None) -> str:
+    return "none" if version is None else str(version)
+
+
+@dataclass(frozen=True)
+class View:
+    """``reference``: the lead, else (``has_quorum`` is False) the node with the newest list; None: nobody has a list.
+
+    ``last_versions``: what the user says of nodes that are off, by name ("" for any).
+    """
+
+    facts: ClusterFacts
+    last_versions: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def reference(self) -> NodeFacts | None:
+        """The node whose list the others are compared with."""
+
+        def rank(node: NodeFacts) -> tuple[int, bool]:
+            return version_of(node) or 0, node.name == self.facts.asked
+
+        if self.facts.lead is not None:
+            return self.facts.lead
+        return max(filter(has_list, self.facts.nodes), key=rank, default=None)
+
+    @property
+    def has_quorum(self) -> bool:
+        """True when the reference's word counts."""
+        return self.facts.lead is not None
+
+    @property
+    def quorum(self) -> Quorum | None:
+        """The reference's partition."""
+        return self.reference.quorum if self.reference else None
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The reference's list."""
+        return members_of(self.reference) if self.reference else ()
+
+    @cached_property
+    def present_members(self) -> tuple[Member, ...]:
+        """Those of them that the reference's partition has."""
+        return tuple(member for member in self.members if self.is_present(member.nodeid))
+
+    @property
+    def version(self) -> int:
+        """Its version; 0 where there is no list."""
+        if self.reference is None:
+            return 0
+        return version_of(self.reference) or 0
+
+    @cached_property
+    def clustered(self) -> tuple[NodeFacts, ...]:
+        """The nodes that answered and are or were in a cluster."""
+        proxmox_nodes = [node for node in self.facts.nodes if node.is_proxmox]
+        return tuple(filter(is_clustered, proxmox_nodes))
+
+    @cached_property
+    def joined_nodes(self) -> tuple[NodeFacts, ...]:
+        """Those of them that are in the reference's partition, as they and the reference agree."""
+        return tuple(filter(self.is_joined, self.clustered))
+
+    @property
+    def is_alone(self) -> bool:
+        """True when there is nobody to compare the reference with."""
+        return len(self.clustered) < 2  # noqa: PLR2004 - one and another
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name; that of the asked node where it is in none."""
+        files = self.reference.files if self.reference else ()
+        for conf in reversed(files):  # corosync's own counts first
+            if conf.cluster:
+                return conf.cluster
+        return self.facts.asked
+
+    @property
+    def reference_name(self) -> str:
+        """Its name; empty where there is none."""
+        return self.reference.name if self.reference else ""
+
+    @property
+    def list_text(self) -> str:
+        """The list in a line, as evidence."""
+        members = list[str]()
+        for member in self.members:
+            addresses = " ".join(member.addresses)
+            members.append(f"{member.name} (id {member.nodeid}, {addresses})")
+        return f"{self.reference_name}: config_version {self.version}: {', '.join(members)}"
+
+    def member(self, name: str) -> Member | None:
+        """The member of that name in the reference's list."""
+        return named(self.members, name)
+
+    def is_present(self, nodeid: int) -> bool:
+        """Return whether the reference's partition has that node."""
+        return self.reference is not None and nodeid in self.reference.present
+
+    def is_joined(self, node: NodeFacts) -> bool:
+        """Return whether ``node`` itself and the reference agree that it is in the partition."""
+        member = self.member(node.name)
+        if member is None or not is_running(node):
+            return False
+        return self.is_present(member.nodeid)
+
+
+def is_address(text: str) -> bool:
+    """Return whether it is an address, and no name."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def lost_addresses(node: NodeFacts, member: Member) -> tuple[str, ...]:
+    """The addresses by which ``member`` is known and that the node does not have; none where its own are not known."""
+    if not node.addresses:
+        return ()
+    absent = [address for address in member.addresses if address not in node.addresses]
+    return tuple(filter(is_address, absent))
+
+
+def usable_addresses(node: NodeFacts) -> tuple[str, ...]:
+    """The node's addresses, without those that lead nobody to it."""
+    return tuple(str(interface.ip) for interface in _interfaces(node))
+
+
+def near_addresses(node: NodeFacts, others: Iterable[str]) -> tuple[str, ...]:
+    """The node's addresses in a network in which one of ``others`` is."""
+    targets = [ip_address(other) for other in filter(is_address, others)]
+    near = list[str]()
+    for interface in _interfaces(node):
+        is_near = any(target in interface.network for target in targets)
+        if is_near:
+            near.append(str(interface.ip))
+    return tuple(near)
+
+
+def _interfaces(node: NodeFacts) -> list[IPv4Interface | IPv6Interface]:
+    """The node's interfaces by which others may reach it."""
+    interfaces = list[IPv4Interface | IPv6Interface]()
+    for text in node.networks:
+        try:
+            interface = ip_interface(text)
+        except ValueError:
+            continue  # it is none
+        if not interface.ip.is_loopback and not interface.ip.is_link_local:
+            interfaces.append(interface)
+    return interfaces
+
+
+def has_newer_pve(node: NodeFacts, lead: NodeFacts) -> bool:
+    """Return whether the node's ``/etc/pve`` is known to win over the cluster's when it joins.
+
+    Not the newest ``corosync.conf`` decides, but the version of the tree in ``config.db``, which every write raises;
+    among equals the later one. A node that wrote alone for long (``pvecm expected 1``, ``pmxcfs -l``) overwrites the
+    cluster's.
+    """
+    if node.database is None or lead.database is None:
+        return False
+    return node.database > lead.database
+
+
+def pve_age_words(node: NodeFacts, lead: NodeFacts) -> str:
+    """Return how many writes each copy saw, in a line; the times of the last ones decide among equals."""
+    if node.database is None or lead.database is None:
+        return _unread_words(node, lead)
+    own_writes, own_time = node.database
+    writes, time = lead.database
+    words = f"writes to it: {own_writes} on {node.name}, {writes} on {lead.name}"
+    if own_writes == writes and own_time != time:
+        words += f", last written {own_time - time:+d} s apart"
+    return words
+
+
+def _unread_words(*nodes: NodeFacts) -> str:
+    """Return why the databases that could not be read are not known."""
+    words = list[str]()
+    for node in nodes:
+        if node.database is None:
+            why = node.unread.get("database", "not known")
+            words.append(f"{node.name}: {why}")
+    return "; ".join(words)
