@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from provisioner.catalog import SecretForm, beyond_limit
+from provisioner.lab.alias_rules import alias_names
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.lab.routing_rules import alias_names
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.models.folders import GGUF, PLAIN, unknown_format

@@ -9,8 +9,8 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
+from provisioner.lab.alias_rules import MOST_ALIASES
 from provisioner.lab.aliases import alias_loop, flatten
-from provisioner.lab.routing_rules import MOST_ALIASES
 from provisioner.lab.rules import MOST_OF_A_RULE
 from provisioner.values.state import Problem, Secret
 from tests.lab_files import spec_of
