@@ -7,9 +7,10 @@ that it never gives away; ``kinds``: class, layers, blocks and tokens of a block
 bytes, that its worker holds, and which of them ``quantization: fp8`` would halve (``halved``); and where
 ``files`` is asked for, the bytes of the same model as transformers writes it.
 
-The weights have whatever numbers lie in memory, as nothing is computed with them. Two things are stand-ins:
-torchvision, which is imported with models that take images, and what the processor says of bfloat16, by which vLLM
-decides about the numbers of states on a processor alone.
+The weights have whatever numbers lie in memory, as nothing is computed with them; kernels are not registered, which
+fails beside numba, by which n-grams draft. Two things are stand-ins: torchvision, which is imported with models that
+take images, and what the processor says of bfloat16 and of AMX, by which vLLM decides about the numbers of states and
+of weights on a processor alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def stand_in() -> None:
     """Have vLLM look at its models in this process, and give it what is not there."""
     os.environ.update(QUIET)
     torch: Any = importlib.import_module("torch")
-    torch.cpu._is_avx512_bf16_supported = lambda: False
+    torch.cpu._is_avx512_bf16_supported = torch.cpu._is_amx_tile_supported = lambda: False
     importlib.import_module("transformers")
     for part in IMAGES:
         sys.modules[f"torchvision{part}"] = mock.MagicMock(name=f"torchvision{part}")
@@ -39,6 +40,10 @@ def stand_in() -> None:
     registry._run_in_subprocess = lambda look: look()
     loader: Any = importlib.import_module("vllm.model_executor.model_loader.dummy_loader")
     loader.initialize_single_dummy_weight = lambda tensor: tensor
+    operations: Any = importlib.import_module("vllm._custom_ops")
+    operations._supports_onednn = False  # it takes over weights, which are then no parameters of the model
+    cpu: Any = importlib.import_module("vllm.platforms.cpu")
+    cpu.CpuPlatform.register_triton_kernel_overrides = lambda _self: None
 
 
 def started(folder: Path, question: dict[str, Any]) -> tuple[Any, Any]:

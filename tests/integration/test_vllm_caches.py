@@ -66,7 +66,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("place", range(len(ALL)), ids=[one.name for one in ALL])
 def test_what_is_reckoned_is_what_the_engine_asks_for(answers: list[dict[str, Any]], place: int) -> None:
     counted, answer = ALL[place], answers[place]
-    shape = shape_of_vllm(header_of(json.dumps(counted.config).encode()), 2)
+    shape = shape_of_vllm(header_of(json.dumps(counted.config).encode()), 2, counted.drafted)
     assert shape.unread == ()
     load = Load("m", shape, 1, TOKENS, counted.cached, counted.cached, pages=counted.pages)
     reckoned = cache_bytes(load) + state_bytes(load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from provisioner.gpus.cards import Card
 from provisioner.loads.measured import remember
 from provisioner.loads.terms import MIB
+from provisioner.models import hashes
 from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny_model, tiny_model
 from provisioner.reconcile import configure
 from provisioner.reconcile.configure import prove as proved
@@ -53,6 +55,15 @@ def card(world: World, *arguments: str) -> dict[str, Any]:
     """The first card of the answer."""
     (result,) = world.command("fit", *arguments, "--json").of("result")
     return dict(result["cards"][0])
+
+
+@pytest.mark.parametrize("line", ["validate", "show", "fit --memory 48GiB"])
+def test_of_a_large_file_no_more_than_its_head_is_read(
+    world: World, nine: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    os.truncate(nine.parent / "nine.gguf", 32 << 30)
+    monkeypatch.setattr(hashes, "sha256_of", lambda *_: pytest.fail("all of it was read"))
+    assert world.command(*line.split()).code == 0
 
 
 @pytest.mark.usefixtures("nine")

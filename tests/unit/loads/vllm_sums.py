@@ -53,6 +53,11 @@ class Counted:
         return {"config": self.config, "tokens": TOKENS, "concurrent": STEPS, "options": options}
 
     @property
+    def drafted(self) -> int:
+        """How many tokens are drafted at once."""
+        return int(self.options.get("speculative_config", {}).get("num_speculative_tokens", 0))
+
+    @property
     def pages(self) -> Pages:
         """As they are reckoned for a card."""
         return Pages(self.page, STEPS * 2048, self.states)

@@ -22,7 +22,7 @@ SHARE = 0.05
 
 def shape(counted: Counted, **keys: Any) -> Shape:
     """The shape of the model, with these keys in its config.json."""
-    return shape_of_vllm(header_of(json.dumps({**counted.config, **keys}).encode()), 2)
+    return shape_of_vllm(header_of(json.dumps({**counted.config, **keys}).encode()), 2, counted.drafted)
 
 
 def load_of(counted: Counted, pages: Pages) -> Load:
