@@ -21,7 +21,7 @@ OTHERS = {
     "--version": ("pydantic", "rich", "yaml", "provisioner.catalog", "provisioner.labfile.loader"),
     "--help": (
         *("pydantic", "rich", "yaml", "importlib.metadata", "provisioner.cli.versions", "provisioner.cli.plan"),
-        *("provisioner.workflow", "provisioner.labfile.loader"),
+        *("provisioner.reconcile", "provisioner.labfile.loader"),
     ),
 }
 """What the quickest of them need not import either."""

@@ -16,7 +16,7 @@ from tests.processes import completed
 
 TRIES = """
 import ctypes, fcntl, os, resource, signal, socket, sys, threading
-from provisioner import confined_program
+from provisioner.serving import confined_program
 place, library = sys.argv[1], ctypes.CDLL(None, use_errno=True)
 tries = {
     "make a file": lambda: os.open(place + "/new", os.O_WRONLY | os.O_CREAT),
