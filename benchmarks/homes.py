@@ -16,7 +16,7 @@ from time import monotonic
 from benchmarks.labs import PROVISION, Labs
 from benchmarks.looks import NUMBER, PCT_S, TIMEOUT_S
 from benchmarks.measuring import Cost, Row, Way, cost, cost_row, in_turns, say
-from provisioner.providers.proxmox import ProxmoxProvider, looking
+from provisioner.providers.proxmox import ProxmoxProvider, observe
 from tests.doubles.proxmox.fixture import PveHost, real_host
 from tests.lab.incus import LAB
 
@@ -114,7 +114,7 @@ def _alone(host: PveHost, names: Sequence[str]) -> Cost:
     vmids = {name: provider.vmid(name, "Unable to measure") for name in names}
     started = monotonic()
     stdins = dict.fromkeys(names, b"")
-    looked = looking.look(provider.ssh, ("true",), vmids, stdins, shared=b"", timeout_s=TIMEOUT_S)
+    looked = observe.look_into_containers(provider.ssh, ("true",), vmids, stdins, shared=b"", timeout_s=TIMEOUT_S)
     if any(one.returncode for one in looked.executions.values()):
         raise RuntimeError(f"Unable to measure pct alone: {looked.executions}")
     return Cost(monotonic() - started, 0.0)

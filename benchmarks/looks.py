@@ -17,7 +17,7 @@ from benchmarks.labs import Labs
 from benchmarks.measuring import Row, say
 from provisioner.providers.base import LOOKS, Provider
 from provisioner.providers.incus import IncusProvider
-from provisioner.providers.proxmox import ProxmoxProvider, looking
+from provisioner.providers.proxmox import ProxmoxProvider, observe
 from provisioner.reconcile.gather import COMMAND, agent_text
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost, real_host
@@ -91,7 +91,7 @@ def _by_one(provider: ProxmoxProvider, one: Instance, command: Sequence[str], sh
     names = [f"look-{number}" for number in range(NUMBER)]
     vmids = dict.fromkeys(names, provider.vmid(one.name, "Unable to measure"))
     stdins = dict.fromkeys(names, json.dumps(REQUEST).encode())
-    looked = looking.look(provider.ssh, command, vmids, stdins, shared=shared, timeout_s=TIMEOUT_S)
+    looked = observe.look_into_containers(provider.ssh, command, vmids, stdins, shared=shared, timeout_s=TIMEOUT_S)
     _require([ran.returncode for ran in looked.executions.values()])
 
 

@@ -34,7 +34,7 @@ from provisioner.providers.fake import FakeProvider
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
-from provisioner.providers.proxmox.login import Login
+from provisioner.providers.proxmox.session import Login
 from provisioner.reconcile.gather import probe, reasons_to_run
 from provisioner.reconcile.judge import judge
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status
@@ -254,14 +254,14 @@ def _pve_answers() -> dict[str, Any]:
     mark = marks.Mark("lab", 101, "debian/12")
     entry = {"vmid": 101, "name": "a", "status": "running", "tags": marks.with_tags((), "lab"), "type": "lxc"}
     config = {
-        "hostname": "a", "description": marks.written("of mine", mark), "digest": "d" * 40, "cores": 2, "memory": 512,
+        "hostname": "a", "description": marks.mark_text("of mine", mark), "digest": "d" * 40, "cores": 2, "memory": 512,
         "rootfs": "local-lvm:vm-101-disk-0,size=8G",
         "net0": "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:01,ip=dhcp",
         "features": "nesting=1", "mp0": "local-lvm:vm-101-disk-1,mp=/srv,size=4G",
         "dev0": "/dev/dri/renderD128,gid=992",
         "lxc": [["lxc.apparmor.profile", "unconfined"]], "unprivileged": 1, "arch": "amd64", "ostype": "debian",
     }  # fmt: skip
-    snapshot = {"name": "before", "snaptime": 1_700_000_000, "description": marks.written("", mark), "parent": ""}
+    snapshot = {"name": "before", "snaptime": 1_700_000_000, "description": marks.mark_text("", mark), "parent": ""}
     card = {"name": "eth0", "hwaddr": "bc:24:11:00:00:01", "inet": "10.0.0.5/24", "inet6": "fe80::1/64"}
     return {
         "cluster/resources": [{**entry, "node": NODE, "id": "lxc/101", "pool": "lab"}, {"vmid": 7, "node": NODE}],

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner.providers.incus import IncusProvider, files
-from provisioner.providers.proxmox import ProxmoxProvider, inside
+from provisioner.providers.proxmox import ProxmoxProvider, execute
 from provisioner.reconcile import gather
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
@@ -126,7 +126,7 @@ def test_a_node_s_containers_are_told_apart_just_so(
 ) -> None:
     node, made = behind_a_node
     monkeypatch.setattr(gather, "TIMEOUT_S", 30.0)
-    monkeypatch.setattr(inside, "KILL_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(execute, "KILL_TIMEOUT_S", 5.0)
     began = time.monotonic()
     facts = gather.probe(list(made.values()), {"box": node})
     assert time.monotonic() - began < 120

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, inside, volumes
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox import ProxmoxProvider, execute, volumes
+from provisioner.providers.proxmox.ssh import Shell
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Device, Instance
 from tests.doubles.proxmox.fixture import PveHost
@@ -37,7 +37,7 @@ import sys
 from pathlib import Path
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.attach import Ends, attach
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.ssh import Shell
 ssh, config, vmid, kind, *command = sys.argv[1:]
 shell = Shell(Access("", "", ssh=ssh, ssh_config=Path(config)))
 sys.exit(attach(shell, int(vmid), command, Ends(0, 1, 2, kind == "terminal"), {"WORD": "a b"}))
@@ -70,7 +70,7 @@ def vmid(provider: ProxmoxProvider, container: Instance) -> int:
 
 
 def is_running(shell: Shell, vmid: int, what: str) -> bool:
-    return inside.execute(shell, vmid, ["pgrep", "-f", what]).returncode == 0
+    return execute.execute(shell, vmid, ["pgrep", "-f", what]).returncode == 0
 
 
 def reached(host: PveHost, **changes: object) -> Shell:
@@ -182,7 +182,7 @@ def test_the_nodes_environment_does_not_leak_and_ours_is_no_argument(
 ) -> None:
     assert shell.run(["printenv", "FROM_THE_NODE"]).stdout == b"leaked\n"
     words = {"SECRET": CANARY, "LINES": "a\nb'\"$x", "BYTES": "ä€\udcff"}
-    done = inside.execute(shell, vmid, ["cat", "/proc/self/environ"], environment=words)
+    done = execute.execute(shell, vmid, ["cat", "/proc/self/environ"], environment=words)
     found = dict(one.split(b"=", 1) for one in done.stdout.split(b"\0") if one)
     assert {name: found[name.encode()] for name in words} == {
         name: value.encode(errors="surrogateescape") for name, value in words.items()
@@ -194,22 +194,22 @@ def test_the_nodes_environment_does_not_leak_and_ours_is_no_argument(
 
 def test_a_command_longer_than_the_node_takes_is_run(shell: Shell, vmid: int) -> None:
     half = "x" * 70_000  # a shell takes 128 KiB as one argument, and ssh sends a whole command as one
-    assert inside.execute(shell, vmid, ["printf", "%s", half, half]).stdout == 2 * half.encode()
+    assert execute.execute(shell, vmid, ["printf", "%s", half, half]).stdout == 2 * half.encode()
 
 
 def test_a_command_is_a_program_and_never_a_word_of_the_shell(shell: Shell, vmid: int) -> None:
-    assert inside.execute(shell, vmid, ["exit", "3"]).returncode == 127
-    assert inside.execute(shell, vmid, ["echo", "-n", "a", "$x"]).stdout == b"a $x"
+    assert execute.execute(shell, vmid, ["exit", "3"]).returncode == 127
+    assert execute.execute(shell, vmid, ["echo", "-n", "a", "$x"]).stdout == b"a $x"
 
 
 def test_a_command_that_takes_too_long_is_killed_in_the_container(shell: Shell, vmid: int) -> None:
     asked = time.monotonic()
-    inside.execute(shell, vmid, ["true"])
+    execute.execute(shell, vmid, ["true"])
     # On a busy node it takes longer to begin.
     enough_s = round(8 + 5 * (time.monotonic() - asked))
     lasting = ["sh", "-c", "setsid sleep 70102 & exec env -i sleep 70103"]
     with pytest.raises(ProviderError, match="Unable to run sh in container") as caught:
-        inside.execute(shell, vmid, lasting, timeout_s=float(enough_s))
+        execute.execute(shell, vmid, lasting, timeout_s=float(enough_s))
     assert f"killed after {enough_s} s" in caught.value.details
     # Left alone, they would go on for a day.
     wait_until(lambda: not is_running(shell, vmid, "^sleep 7010[23]"), PATIENCE_S)
@@ -218,7 +218,7 @@ def test_a_command_that_takes_too_long_is_killed_in_the_container(shell: Shell, 
 def test_a_file_that_ends_early_is_no_file(shell: Shell, vmid: int, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"whole")
-    inside.push(shell, vmid, source, "/root/early")
+    execute.push_file(shell, vmid, source, "/root/early")
 
     class Shrinking(type(source)):  # type: ignore[misc]
         def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
@@ -226,18 +226,20 @@ def test_a_file_that_ends_early_is_no_file(shell: Shell, vmid: int, tmp_path: Pa
             return os.stat_result((*found[:6], found.st_size + 1, *found[7:]))
 
     with pytest.raises(ProviderError, match="Unable to copy a file to /root/early") as caught:
-        inside.push(shell, vmid, Shrinking(source), "/root/early")
+        execute.push_file(shell, vmid, Shrinking(source), "/root/early")
     assert caught.value.details == "6 bytes were sent, 5 arrived"
-    assert inside.execute(shell, vmid, ["sh", "-c", "cat /root/early; ls -A /root | grep provision"]).stdout == b"whole"
+    assert (
+        execute.execute(shell, vmid, ["sh", "-c", "cat /root/early; ls -A /root | grep provision"]).stdout == b"whole"
+    )
 
 
 def test_a_folder_is_neither_replaced_nor_copied(shell: Shell, vmid: int, tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="Unable to copy a file to /etc"):
-        inside.push(shell, vmid, b"x", "/etc")
+        execute.push_file(shell, vmid, b"x", "/etc")
     with pytest.raises(ProviderError, match="it is a directory"):
-        inside.pull(shell, vmid, "/etc", tmp_path / "etc")
+        execute.pull_file(shell, vmid, "/etc", tmp_path / "etc")
     with pytest.raises(ProviderError, match="Unable to copy a file to /no/such/file"):
-        inside.push(shell, vmid, b"x", "/no/such/file")
+        execute.push_file(shell, vmid, b"x", "/no/such/file")
 
 
 def words(host: PveHost, vmid: int, *command: str, terminal: bool = False) -> tuple[str, ...]:

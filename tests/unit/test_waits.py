@@ -31,16 +31,14 @@ ALLOWED = {
     "providers/incus/attach.py: connection_to": "what the user attached to goes on for as long as the user likes",
     "providers/incus/attach.py: join": "what the user attached to goes on for as long as the user likes",
     "providers/proxmox/attach.py: subprocess.Popen": "what the user attached to goes on for as long as the user likes",
-    "providers/proxmox/attach.py: wait": "the same; in a thread, and a signal ends it",
-    "providers/proxmox/attach.py: join": "the same",
-    "providers/proxmox/relay.py: wait": "its stderr has ended, or it was killed",
-    "providers/proxmox/relay.py: join": "the killing has limits of its own",
-    "providers/proxmox/shell.py: subprocess.Popen": "read by _Outputs: a deadline and limits",
+    "providers/proxmox/attach.py: wait": "a signal ends it, in a thread; or its stderr has ended, or it was killed",
+    "providers/proxmox/attach.py: join": "the same; and the killing has limits of its own",
+    "providers/proxmox/ssh.py: subprocess.Popen": "read by _SshOutputs: a deadline and limits",
+    "providers/proxmox/api.py: wait": "a pause of our own (backoff), which has patience of its own",
     "measuring/tools.py: subprocess.Popen": "a timer ends it, and its lines have a limit",
     "measuring/tools.py: join": "a thread of ours that waits for the same, which the timer ends",
     "measuring/tools.py: wait": "it was killed, or its output has ended: the timer goes on until it has",
     "reconcile/artifacts.py: join": "a thread of ours whose every look has a time limit",
-    "providers/proxmox/client.py: wait": "a pause of our own (backoff), which has patience of its own",
 }
 
 

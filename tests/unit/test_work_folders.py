@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import ssh_socket
+from provisioner.providers.proxmox import ssh
 from provisioner.reconcile import runner
 from provisioner.values.state import Secret
 from provisioner.values.work_folders import by_age, own_folder, prune, sweep
@@ -116,12 +116,12 @@ def test_any_number_may_prune_at_once(tmp_path: Path) -> None:
 
 
 def test_a_socket_folder_that_somebody_else_took_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_socket, "SOCKET_PATH_BYTES", 4096)
+    monkeypatch.setattr(ssh, "SOCKET_PATH_BYTES", 4096)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     taken = tmp_path / "provision"
     taken.symlink_to(tmp_path)
-    found = ssh_socket.folder()
+    found = ssh.socket_folder()
     assert found != taken
     assert found.lstat().st_uid == os.getuid()
     taken.unlink()
-    assert ssh_socket.folder() == taken
+    assert ssh.socket_folder() == taken

@@ -17,8 +17,7 @@ from provisioner.cluster.read_node import read_node
 from provisioner.lab.opening import open_lab
 from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.providers.proxmox.access import SSH_CONFIG, Access
-from provisioner.providers.proxmox.shell import Shell
-from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh
+from provisioner.providers.proxmox.ssh import Destination, Shell, destination_of, no_ssh_error
 from provisioner.values import paths
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError, UnavailableError
 from provisioner.values.events import ApplyProgress, Event
@@ -105,7 +104,7 @@ def reach(words: str, file: Path) -> Reach:
         raise _unknown_host(words, file, tuple(hosts))
     ssh = hosts[name].ssh
     if ssh is None:
-        raise no_ssh(f"Unable to reach {name}")
+        raise no_ssh_error(f"Unable to reach {name}")
     return Reach(name, ssh, ssh_config)
 
 

@@ -18,8 +18,7 @@ from provisioner.cluster.gather import Reach
 from provisioner.cluster.page import record_html
 from provisioner.cluster.record import CommandRecord, Record, Run, StepRecord, StepStatus, create_run, now, write_record
 from provisioner.cluster.runbooks import known_runbook
-from provisioner.providers.proxmox.shell import CONNECT_TIMEOUT_S, Shell, ssh_environment
-from provisioner.providers.proxmox.ssh_failures import unreachable
+from provisioner.providers.proxmox.ssh import CONNECT_TIMEOUT_S, Shell, ssh_environment, unreachable_error
 from provisioner.reconcile.inventory import render_nodes
 from provisioner.values import paths
 from provisioner.values.errors import LockedError, ProviderError
@@ -297,7 +296,7 @@ def _require_lock(said: IO[bytes] | None, shell: Shell) -> None:
             details="\n".join(lines[lines.index(BUSY) + 1 :]).strip(),
             resolution="Wait until it has ended. Two repairs at once could cost the cluster its quorum.",
         )
-    raise unreachable(shell.destination, "\n".join(lines))
+    raise unreachable_error(shell.destination, "\n".join(lines))
 
 
 def _lines(said: IO[bytes] | None) -> Iterator[str]:

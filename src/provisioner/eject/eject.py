@@ -61,13 +61,8 @@ SUPPORT = {
         "values/state",
         "values/address",
         "providers/proxmox/access",
-        "providers/proxmox/framing",
-        "providers/proxmox/frozen",
-        "providers/proxmox/inside",
-        "providers/proxmox/pct",
-        "providers/proxmox/shell",
-        "providers/proxmox/ssh_failures",
-        "providers/proxmox/ssh_socket",
+        "providers/proxmox/execute",
+        "providers/proxmox/ssh",
     ),
 }
 """By plugin, the modules below ``provisioner``; a test runs each plugin with these alone."""

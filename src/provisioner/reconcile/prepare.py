@@ -23,7 +23,7 @@ from provisioner.values.state import Secret
 if TYPE_CHECKING:
     from provisioner.providers.proxmox import ProxmoxProvider
     from provisioner.providers.proxmox.access import Access
-    from provisioner.providers.proxmox.granting import Need, Node
+    from provisioner.providers.proxmox.prepare import Need, NodeToPrepare
 
 
 Say = Callable[[str], None]
@@ -46,10 +46,10 @@ class Way:
 
 def commands(way: Way) -> list[str]:
     """What a person types on the node as root to have the same, but for the templates."""
-    from provisioner.providers.proxmox import granting
+    from provisioner.providers.proxmox import prepare
 
     _require_login(way)
-    return granting.commands(way.access, _need(way, ("", "")))
+    return prepare.grant_commands(way.access, _need(way, ("", "")))
 
 
 def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: Say) -> int:
@@ -57,11 +57,11 @@ def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: S
 
     The token's secret goes into ``secrets.env`` beside the file and nowhere else.
     """
-    from provisioner.providers.proxmox.granting import Node
-    from provisioner.providers.proxmox.shell import Shell
+    from provisioner.providers.proxmox.prepare import NodeToPrepare
+    from provisioner.providers.proxmox.ssh import Shell
 
     _require_login(way)
-    node = Node(way.access, Shell(way.access))
+    node = NodeToPrepare(way.access, Shell(way.access))
     say(f"ssh leads to node {node.name()}, whose host key is known here")
     lacks_token = _lacks_token(way, node)
     made = _fetch_authority(way, node, say)
@@ -79,7 +79,7 @@ def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: S
 
 def _need(way: Way, found: tuple[str, str]) -> Need:
     """The storages and bridges that the file's containers there use; ``found``: what stands for what is left out."""
-    from provisioner.providers.proxmox.granting import Need
+    from provisioner.providers.proxmox.prepare import Need
 
     lab, page = way.lab, way.page
     containers = lab.resolved.containers.values()
@@ -94,7 +94,7 @@ def _need(way: Way, found: tuple[str, str]) -> Need:
     return Need(frozenset(storages - {""} if "" not in (disks, templates) else ()), frozenset(bridges))
 
 
-def _fetch_authority(way: Way, node: Node, say: Say) -> int:
+def _fetch_authority(way: Way, node: NodeToPrepare, say: Say) -> int:
     file = way.access.ca
     if file is None or file.exists():
         return 0
@@ -110,7 +110,7 @@ def _fetch_authority(way: Way, node: Node, say: Say) -> int:
 
 def _require_login(way: Way) -> None:
     """Raise ``PreflightError`` where a user would be made who could not log in: no password is made for one."""
-    from provisioner.providers.proxmox.root_only import ROOT
+    from provisioner.providers.proxmox.access import ROOT
 
     if way.page.token is None and way.page.user != ROOT:
         raise PreflightError(
@@ -120,7 +120,7 @@ def _require_login(way: Way) -> None:
         )
 
 
-def _lacks_token(way: Way, node: Node) -> bool:
+def _lacks_token(way: Way, node: NodeToPrepare) -> bool:
     """Whether the token has to be made; ``PreflightError`` where nobody here would know its secret."""
     token = way.page.token
     if token is None:
@@ -147,7 +147,7 @@ def _lacks_token(way: Way, node: Node) -> bool:
     return False
 
 
-def _new_token(way: Way, node: Node, say: Say) -> Secret:
+def _new_token(way: Way, node: NodeToPrepare, say: Say) -> Secret:
     """The secret of the token that is made, and kept in ``secrets.env``."""
     token = way.page.token
     if token is None:

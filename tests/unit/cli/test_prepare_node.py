@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
-from provisioner.providers.proxmox import shell
+from provisioner.providers.proxmox import ssh
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.state import Execution
 from tests.doubles.proxmox import Double, pvesh
@@ -49,7 +49,7 @@ def _node(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
             done = pvesh.answer(pve, Asked(list(argv[1:]), {}, terminal=False))
             return Execution(done.code, done.out.encode(), done.err.encode())
 
-    monkeypatch.setattr(shell, "Shell", Node)
+    monkeypatch.setattr(ssh, "Shell", Node)
     pve.world.access.users["root@pam"].password = PASSWORD
 
 

@@ -28,7 +28,7 @@ from provisioner.cluster.record import (
 )
 from provisioner.cluster.run import Job, inventory, node_lock, run_steps
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.ssh import Shell
 from provisioner.reconcile.runner import PlaybookResult, RunCommand, TaskEvent
 from provisioner.values.errors import LockedError, ProvisionError, UnavailableError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell

@@ -51,7 +51,7 @@ from ansible.plugins.connection import ssh
 from ansible.release import __version__
 
 if TYPE_CHECKING:
-    from provisioner.providers.proxmox.shell import Shell
+    from provisioner.providers.proxmox.ssh import Shell
 
 # The options of ssh count here, too: those of the ansible-core that runs. Who only reads this page has ours alone.
 DOCUMENTATION += ssh.DOCUMENTATION.partition("\n    options:\n")[2]
@@ -99,17 +99,17 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         return given if given is not None else self._execute(["/bin/sh", "-c", text], in_data or b"")
 
     def _execute(self, command: Sequence[str], stdin: bytes) -> tuple[int, bytes, bytes]:
-        from provisioner.providers.proxmox.framing import Frame, bounded
-        from provisioner.providers.proxmox.pct import Call
+        from provisioner.providers.proxmox.execute import PctCall
+        from provisioner.providers.proxmox.ssh import Frame, bounded_call
         from provisioner.values import limits
         from provisioner.values.errors import ProvisionError
 
         shell = self._ours()
-        call, frame = Call(self._vmid(), command), Frame()
+        call, frame = PctCall(self._vmid(), command), Frame()
         try:
             shell.open()
             # Ansible's own ssh keeps all that comes: the node takes care that it is not without end.
-            argv = bounded(call.argv, limits.LONGEST_S, limits.TASK_OUTPUT_BYTES)
+            argv = bounded_call(call.argv, limits.LONGEST_S, limits.TASK_OUTPUT_BYTES)
             _, out, err = super().exec_command(frame.command(argv), call.head + stdin, sudoable=False)
             outcome = frame.outcome(err)
             code = shell.code(call.argv, outcome)
@@ -126,23 +126,23 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file into the container, streamed; one that did not arrive whole is an error."""
-        from provisioner.providers.proxmox import inside
+        from provisioner.providers.proxmox import execute
         from provisioner.values.errors import ProvisionError
 
         source, name = Path(to_text(in_path)), str(self.get_option("instance"))
         try:
-            inside.push(self._ours(), self._vmid(), source, to_text(out_path), name=name)
+            execute.push_file(self._ours(), self._vmid(), source, to_text(out_path), name=name)
         except (ProvisionError, OSError) as error:
             raise AnsibleError(str(error)) from error
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
         """Copy a file out of the container, streamed; one that is missing is an error."""
-        from provisioner.providers.proxmox import inside
+        from provisioner.providers.proxmox import execute
         from provisioner.values.errors import ProvisionError
 
         target, name = Path(to_text(out_path)), str(self.get_option("instance"))
         try:
-            inside.pull(self._ours(), self._vmid(), to_text(in_path), target, name=name)
+            execute.pull_file(self._ours(), self._vmid(), to_text(in_path), target, name=name)
         except (ProvisionError, OSError) as error:
             raise AnsibleError(str(error)) from error
 
@@ -156,7 +156,7 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def _opened(self) -> Shell:
         from provisioner.providers.proxmox.access import Access
-        from provisioner.providers.proxmox.shell import Shell
+        from provisioner.providers.proxmox.ssh import Shell
 
         config = self.get_option("node_ssh_config")
         return Shell(Access("", "", ssh=self.get_option("node_ssh"), ssh_config=Path(config) if config else None))

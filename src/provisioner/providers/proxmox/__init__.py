@@ -6,18 +6,28 @@ Proxmox cannot run programs in containers over its API: these verbs, and artifac
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from provisioner.gpus.cards import Card
 from provisioner.providers.base import READY_TIMEOUT_S, Looked
-from provisioner.providers.proxmox import adoption, change, failures, inside, making, ready, seen, stopping, templates
+from provisioner.providers.proxmox import (
+    containers,
+    create,
+    execute,
+    failures,
+    locks,
+    observe,
+    snapshots,
+    templates,
+    volumes,
+)
 from provisioner.providers.proxmox.guest import address_in
-from provisioner.providers.proxmox.host import worded
-from provisioner.providers.proxmox.keeping import ProxmoxKeeping
+from provisioner.providers.proxmox.host import ProxmoxHost, worded
 from provisioner.values import limits
 from provisioner.values.plan import Change
-from provisioner.values.state import Execution, Fleet, Instance, Status
+from provisioner.values.state import Execution, Fleet, Instance, Snapshot, Status
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from provisioner.values.host_facts import HostFact
 
 
-class ProxmoxProvider(ProxmoxKeeping):
+class ProxmoxProvider(ProxmoxHost):
     """One node of Proxmox VE; one object serves many threads."""
 
     kind: ClassVar[str] = "proxmox"
@@ -46,31 +56,31 @@ class ProxmoxProvider(ProxmoxKeeping):
     def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and what else the node has."""
         with failures.reachable(f"Unable to look at node {self.host} at {self.access.url}"):
-            return seen.observe(self, lab, detailed=detailed, adopt=adopt)
+            return observe.observe(self, lab, detailed=detailed, adopt=adopt)
 
     def read(self, reference: str) -> Instance | None:
         """Any container of the node, by its host name or its VMID."""
         with failures.reachable(f"Unable to look at container {reference} of host {self.host}"):
-            return adoption.read(self, reference)
+            return containers.read_container(self, reference)
 
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none."""
         with worded(f"Unable to adopt container {instance.name}"):
-            return self.seen(adoption.adopt(self, instance))
+            return self.seen(containers.adopt_container(self, instance))
 
     def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """What will be written as root@pam itself; ``PreflightError`` for all that the node would refuse."""
-        from provisioner.providers.proxmox.review import review  # nothing that every run needs
+        from provisioner.providers.proxmox.preflight import review_plan  # nothing that every run needs
 
         with failures.reachable(f"Unable to review the plan for host {self.host}"):
-            return review(self.client, self.access, self.shell, changes)
+            return review_plan(self.client, self.access, self.shell, changes)
 
     def capacity(self, changes: Sequence[Change]) -> Capacity:
         """Return the node's memory, and the storages on which these changes make or enlarge disks."""
-        from provisioner.providers.proxmox import capacity  # nothing that a run without changes needs
+        from provisioner.providers.proxmox import preflight  # nothing that a run without changes needs
 
         with failures.reachable(f"Unable to look at the storages of host {self.host}"):
-            return capacity.capacity(self.client, self.access, changes)
+            return preflight.plan_capacity(self.client, self.access, changes)
 
     def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What was seen of the node and of what we may do there."""
@@ -80,17 +90,17 @@ class ProxmoxProvider(ProxmoxKeeping):
 
     def cards(self) -> tuple[Card, ...]:
         """The node's cards, read over ssh: its API knows neither their device files nor their drivers."""
-        from provisioner.providers.proxmox import cards  # nothing that a lab without cards needs
+        from provisioner.providers.proxmox import health  # nothing that a lab without cards needs
 
         with worded(f"Unable to look at the graphics cards of host {self.host}"):
-            return cards.cards(self.ssh)
+            return health.read_cards(self.ssh)
 
     def host_driver(self) -> HostDriver:
         """What the node does for its cards; only root's shell there can tell."""
-        from provisioner.providers.proxmox import cards
+        from provisioner.providers.proxmox import health
 
         with worded(f"Unable to look at the drivers of host {self.host}"):
-            return cards.host_driver(self.ssh)
+            return health.read_host_driver(self.ssh)
 
     def ensure_template(self, image: str) -> bool:
         """Have the template of an image on the node; whether it was not there before."""
@@ -104,17 +114,17 @@ class ProxmoxProvider(ProxmoxKeeping):
     def create(self, instance: Instance) -> Instance:
         """Create the container of a template, stopped, and read it back."""
         with worded(f"Unable to create container {instance.name}"):
-            return self.seen(making.create(self, instance))
+            return self.seen(create.create_container(self, instance))
 
     def update(self, instance: Instance) -> Instance:
         """Make the container what ``instance`` says, and read it back; what fails half-way is put back."""
         with worded(f"Unable to change container {instance.name}"):
-            return self.seen(change.update(self, instance))
+            return self.seen(containers.update_container(self, instance))
 
     def start(self, instance: Instance) -> None:
         """Start the container; a running one is success."""
         with worded(f"Unable to start container {instance.name}"):
-            making.start(self, self.existing(instance, "start"))
+            containers.start_container(self, self.existing(instance, "start"))
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
@@ -122,20 +132,20 @@ class ProxmoxProvider(ProxmoxKeeping):
         with worded(f"Unable to stop container {instance.name}"):
             guest = self.owned(instance, "stop")
             if guest is not None:
-                stopping.stop(self, guest, patience_s)
+                containers.stop_container(self, guest, patience_s)
 
     def delete(self, instance: Instance) -> None:
         """Delete the container and its disks, running or not; one without this lab's mark is refused."""
         with worded(f"Unable to delete container {instance.name}"):
             guest = self.owned(instance, "delete")
             if guest is not None:
-                making.delete(self, guest)
+                create.delete_container(self, guest)
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Block until it has an IPv4 address and, where ssh is there to ask, its systemd has started."""
         with worded(f"Unable to wait for container {instance.name}"):
             guest = self.existing(instance, "wait for")
-            ready.wait(self, guest, timeout_s)
+            containers.wait_until_ready(self, guest, timeout_s)
             return self.seen(guest.vmid)
 
     def execute(
@@ -152,7 +162,7 @@ class ProxmoxProvider(ProxmoxKeeping):
         what = f"Unable to run {command[0]} in container {name}"
         with worded(what):
             vmid = self.vmid(name, what)
-            return inside.execute(
+            return execute.execute(
                 self.ssh,
                 vmid,
                 command,
@@ -167,11 +177,9 @@ class ProxmoxProvider(ProxmoxKeeping):
         self, command: Sequence[str], stdins: Mapping[str, bytes], *, shared: bytes = b"", timeout_s: float
     ) -> Looked:
         """Run ``command`` in all of these containers by one command on the node, which tells its volumes, too."""
-        from provisioner.providers.proxmox import looking
-
         with worded(f"Unable to look into the containers of host {self.host}"):
             vmids = {name: self.vmid(name, f"Unable to look into container {name}") for name in stdins}
-            return looking.look(self.shell, command, vmids, stdins, shared=shared, timeout_s=timeout_s)
+            return observe.look_into_containers(self.shell, command, vmids, stdins, shared=shared, timeout_s=timeout_s)
 
     def push(
         self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
@@ -179,22 +187,22 @@ class ProxmoxProvider(ProxmoxKeeping):
         """Write a file into the container, streamed."""
         what = f"Unable to copy a file to {path} in container {name}"
         with worded(what):
-            inside.push(self.ssh, self.vmid(name, what), source, path, mode=mode, uid=uid, gid=gid, name=name)
+            execute.push_file(self.ssh, self.vmid(name, what), source, path, mode=mode, uid=uid, gid=gid, name=name)
 
     def pull(self, name: str, path: str, target: Path) -> None:
         """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
         what = f"Unable to copy {path} from container {name}"
         with worded(what):
-            inside.pull(self.ssh, self.vmid(name, what), path, target, name=name)
+            execute.pull_file(self.ssh, self.vmid(name, what), path, target, name=name)
 
     def connection_variables(self, name: str) -> dict[str, str]:
         """Our connection plugin, the container's number, and how its node is reached; or its own sshd, made ready."""
         direct = self.access.direct
         if direct is not None and name in direct.ways:
-            from provisioner.providers.proxmox import direct as straight  # nothing that most labs need
+            from provisioner.providers.proxmox.prepare import direct_variables  # nothing that most labs need
 
             with worded(f"Unable to reach container {name}"):
-                return straight.variables(self, direct, name)
+                return direct_variables(self, direct, name)
         with worded(f"Unable to look for container {name}"):
             vmid = self.find_vmid(name)
         config = self.access.ssh_config
@@ -234,3 +242,85 @@ class ProxmoxProvider(ProxmoxKeeping):
         with worded(what):
             ends = attach.Ends(stdin, stdout, stderr, terminal)
             return attach.attach(self.ssh, self.vmid(name, what), command, ends, environment, name=name)
+
+    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+        """Take a snapshot of the container, running or not; it stays until it is deleted."""
+        with worded(f"Unable to take snapshot {name} of container {instance.name}"):
+            return snapshots.take(self, self.existing(instance, "take a snapshot of"), name)
+
+    def delete_snapshot(self, instance: Instance, name: str) -> None:
+        """Delete the snapshot; a missing one is success."""
+        with worded(f"Unable to delete snapshot {name} of container {instance.name}"):
+            guest = self.owned(instance, "delete a snapshot of")
+            if guest is not None:
+                snapshots.delete(self, guest, name)
+
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        with worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
+            guest = self.existing(instance, "roll back")
+            snapshots.rollback(self, guest, name)
+            return self.seen(guest.vmid)
+
+    def snapshot_obstacle(self, instance: Instance) -> str:
+        """What is mounted of the host, or the storage that remembers nothing."""
+        with worded(f"Unable to look at container {instance.name}"):
+            return snapshots.obstacle(self, containers.find_container(self, instance))
+
+    def goes_back_to_newest_only(self, instance: Instance) -> bool:
+        """Whether one of its disks is on ZFS."""
+        with worded(f"Unable to look at container {instance.name}"):
+            return snapshots.goes_back_to_newest_only(self, self.existing(instance, "look at"))
+
+    def clone(self, instance: Instance, name: str) -> Instance:
+        """Copy the container as it is now, running or not, and read the copy back."""
+        with worded(f"Unable to clone container {instance.name} as {name}"):
+            guest = self.existing(instance, "clone")
+            guest = replace(guest, pool=self.pools().get(guest.vmid, ""))
+            return self.seen(snapshots.clone_container(self, guest, replace(instance, name=name)))
+
+    def create_volume(self, volume: str, digest: str) -> None:
+        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
+        with worded(f"Unable to create volume {volume}"):
+            volumes.create(self.ssh, volume, digest)
+
+    def mark_volume_ready(self, volume: str) -> None:
+        """Pack what its builder, which is stopped, has made, and say that it is complete."""
+        with worded(f"Unable to mark volume {volume}"):
+            volumes.mark_ready(self.ssh, volume, volumes.builder_of(self, volume))
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete an artifact volume; a missing one is success, one that a container or a snapshot needs is left."""
+        with worded(f"Unable to delete volume {volume}"):
+            if volume not in volumes.volumes_in_use(self):
+                volumes.delete(self.ssh, volume)
+
+    def export_volume(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one compressed file that appears when it is whole."""
+        with worded(f"Unable to export volume {volume}"):
+            volumes.export(self.ssh, volume, target)
+
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready."""
+        with worded(f"Unable to import volume {volume} from {source}"):
+            volumes.restore(self.ssh, volume, digest, source)
+
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make the pool ``name``; False when there is one."""
+        with failures.reachable(f"Unable to make lock {name} on host {self.host}"):  # nothing was touched before it
+            return locks.create(self.client, name, properties)
+
+    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        """What is written on the pools whose names begin with ``prefix``."""
+        with worded(f"Unable to read the locks of host {self.host}"):
+            return locks.read(self.client, prefix)
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Write on the pool; False when it is gone or somebody else's."""
+        with worded(f"Unable to renew lock {name} on host {self.host}"):
+            return locks.renew(self.client, name, properties)
+
+    def delete_lock(self, name: str) -> None:
+        """Delete the pool; a missing one is success."""
+        with worded(f"Unable to delete lock {name} on host {self.host}"):
+            locks.delete(self.client, name)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from provisioner.values.state import Secret
 
+ROOT = "root@pam"
 SSH_CONFIG = "PROVISION_SSH_CONFIG"
 """The variable that names the file that ssh reads instead of the user's own configuration."""
 

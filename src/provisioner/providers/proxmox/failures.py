@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 
+from provisioner.providers.proxmox.access import ROOT
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.plain_data import MOST_OF_AN_OUTPUT, Foreign
 
@@ -21,7 +22,6 @@ _MISSING = re.compile(
 _MISSING_TO_READ = re.compile(r"(storage|volume) '[^']*' does not exist|no such (user|token|role)")
 _TAKEN = re.compile(r"\b(CT|VM|pool) '?[^' ]+'? already exists")
 _DENIED = re.compile(r"Permission check failed \((?P<path>/[^,)]*), (?P<privileges>[^)]+)\)")
-_ROOT = "root@pam"
 _LOG_LINES = 40
 """Of a failed task's log that are shown."""
 
@@ -144,7 +144,8 @@ def resolution(error: PveError) -> str:
     who = error.who or "This user"
     denied = _DENIED.search(_said(error))
     if denied:
-        return _grant(who, denied["path"], denied["privileges"])
+        names = denied["privileges"].replace("|", " or ")
+        return f"{who} needs {names} on {denied['path']}. {how_to_grant(who, denied['path'])}"
     found = ((words, re.search(pattern, _said(error), re.MULTILINE)) for pattern, words in _ADVICE)
     return next((words.format(who=who, **match.groupdict()) for words, match in found if match), "")
 
@@ -157,16 +158,11 @@ def how_to_grant(who: str, path: str) -> str:
     works. Root@pam itself has every right already.
     """
     user, _, token = who.partition("!")
-    users = [] if token and user == _ROOT else [f"--users {user}"]
+    users = [] if token and user == ROOT else [f"--users {user}"]
     tokens = [f"--tokens '{who}'"] if token else []
     command = " ".join(["pveum acl modify", path, *users, *tokens, "--roles ROLE"])
     role = "ROLE: one that has it and all that was allowed there before, for a grant on a path replaces those above it"
     return f"On the node: {command} ({role}; docs/proxmox.md)."
-
-
-def _grant(who: str, path: str, privileges: str) -> str:
-    names = privileges.replace("|", " or ")
-    return f"{who} needs {names} on {path}. {how_to_grant(who, path)}"
 
 
 def _said(error: PveError) -> str:

@@ -11,10 +11,10 @@ from ipaddress import ip_address
 from typing import Any
 
 from provisioner.providers.proxmox import marks
-from provisioner.providers.proxmox.marks import Mark
-from provisioner.providers.proxmox.network import CARD
+from provisioner.providers.proxmox.marks import Mark, Mount
 from provisioner.values.state import Snapshot, Status
 
+CARD = "eth0"
 LAST_SECOND = 253_402_300_799
 """The end of the year 9999, the last one of a ``datetime``."""
 NOW = "current"
@@ -58,6 +58,11 @@ class Guest:
         return self.mark.lab if self.mark else ""
 
     @property
+    def artifact_mounts(self) -> tuple[Mount, ...]:
+        """The artifact volumes that its mark names."""
+        return self.mark.volumes if self.mark else ()
+
+    @property
     def storage(self) -> str:
         """The storage that its root file system is on."""
         return self.config.get("rootfs", "").partition(":")[0]
@@ -75,7 +80,7 @@ def options_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 def guest_of(vmid: int, config: Mapping[str, Any], entry: Mapping[str, Any], pool: str = "") -> Guest:
     """A container of its configuration and of what its node lists of it."""
-    text, mark = marks.read(str(config.get("description", "")), vmid)
+    text, mark = marks.read_mark(str(config.get("description", "")), vmid)
     return Guest(vmid, options_of(config), str(config.get("digest", "")), text, mark, status_of(entry), pool)
 
 
@@ -84,6 +89,15 @@ def status_of(entry: Mapping[str, Any]) -> Status:
     if entry.get("lock") in _UNFINISHED:
         return Status.ERROR
     return _STATUS.get(str(entry.get("status")), Status.ERROR)
+
+
+def pools_of(entries: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """The pools of those guests of the cluster that are in one, by their numbers."""
+    pools: dict[int, str] = {}
+    for entry in entries:
+        if entry.get("pool"):
+            pools[int(entry["vmid"])] = str(entry["pool"])
+    return pools
 
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> frozenset[str]:
@@ -126,7 +140,7 @@ def _depth(name: str, parents: Mapping[str, str]) -> int:
 
 
 def _snapshot(entry: Mapping[str, Any], vmid: int) -> Snapshot:
-    _, mark = marks.read(str(entry.get("description", "")), vmid)
+    _, mark = marks.read_mark(str(entry.get("description", "")), vmid)
     name = str(entry["name"])
     created = datetime.fromtimestamp(min(_second(entry), LAST_SECOND), UTC).isoformat()
     if mark is None:

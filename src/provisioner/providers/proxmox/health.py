@@ -1,4 +1,4 @@
-"""Facts about a Proxmox node for ``doctor``: what it is, what it has, what we may do there. Changes nothing."""
+"""Facts about a Proxmox node: what it is, what it has, what we may do there, and its cards. Changes nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.providers.proxmox import failures, marks, objections, rights, tags
+from provisioner.gpus import health, look
+from provisioner.gpus.cards import Card
+from provisioner.gpus.health import HostDriver, driver_in
+from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
+from provisioner.providers.proxmox import failures, marks, preconditions, rights
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.node import Node, look, permitted
-from provisioner.providers.proxmox.objections import Grounds
-from provisioner.providers.proxmox.review import images_of, place_of, template_storages
-from provisioner.providers.proxmox.rights import Place, Right
-from provisioner.providers.proxmox.ssh_failures import no_ssh
-from provisioner.providers.proxmox.tags import Rules
+from provisioner.providers.proxmox.preconditions import Grounds, Node
+from provisioner.providers.proxmox.preflight import (
+    default_place,
+    images_offered,
+    look_at_node,
+    template_storages,
+    unless_forbidden,
+)
+from provisioner.providers.proxmox.rights import Place, Right, TagAccess
+from provisioner.providers.proxmox.ssh import Shell, no_ssh_error
 from provisioner.providers.proxmox.templates import HINT
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.values.host_facts import (
@@ -32,10 +40,11 @@ from provisioner.values.host_facts import (
     StorageRoom,
     TagRules,
 )
+from provisioner.values.plain_data import Foreign
 
 if TYPE_CHECKING:
-    from provisioner.providers.proxmox.client import Client
-    from provisioner.providers.proxmox.shell import Shell
+    from provisioner.providers.proxmox.api import Client
+    from provisioner.providers.proxmox.ssh import Shell
 
 DAY_S = 86_400
 OWN_CERTIFICATE, CERTIFICATE = "pveproxy-ssl.pem", "pve-ssl.pem"
@@ -51,7 +60,7 @@ def examine(
     """What was seen; a host that does not answer, or does not let us in, is a fact, too."""
     try:
         with failures.reachable(f"Unable to use Proxmox VE at {access.url}"):
-            node = look(client)
+            node = look_at_node(client)
             seen = [*_members(host, node), *_seen(host, client, access, node, images)]
     except UnavailableError as error:
         return (HostAnswers(host, error.message, error.resolution, error.details),)
@@ -71,13 +80,13 @@ def _seen(host: str, client: Client, access: Access, node: Node, images: Collect
     facts: list[HostFact] = [HostVersion(host, "Proxmox VE", version), _state(host, node)]
     if not node.is_online:
         return facts
-    place = place_of(access, node)
+    place = default_place(access, node)
     calls: list[Callable[[], Any]] = [
-        lambda: images_of(client, node, template_storages(access, node)) if images else {},
+        lambda: images_offered(client, node, template_storages(access, node)) if images else {},
         partial(_lacking, client, place),
-        partial(permitted, partial(_ahead_s, client, node.name), None),
+        partial(unless_forbidden, partial(_ahead_s, client, node.name), None),
         partial(_certificate, host, client, node.name),
-        partial(tags.rules, client),
+        partial(rights.tag_access, client),
     ]
     known, lacking, ahead_s, certificate, tag_rules = client.many(calls)
     grounds = Grounds(access, node, place, lacking=lacking)
@@ -93,7 +102,7 @@ def _seen(host: str, client: Client, access: Access, node: Node, images: Collect
 
 def _state(host: str, node: Node) -> NodeState:
     """The node's name, and the first reason why nothing can be changed there."""
-    for objection in objections.of_cluster(node):
+    for objection in preconditions.cluster_objections(node):
         return NodeState(host, node.name, objection.message, objection.hint)
     return NodeState(host, node.name)
 
@@ -101,7 +110,7 @@ def _state(host: str, node: Node) -> NodeState:
 def _storage_for_disks(host: str, grounds: Grounds) -> StorageRoom:
     name = grounds.place.storage
     free, total = _room(grounds, name)
-    return StorageRoom(host, name, "disks", free, total, objections.unfit(name, grounds), _DISKS_HINT)
+    return StorageRoom(host, name, "disks", free, total, preconditions.storage_problem(name, grounds), _DISKS_HINT)
 
 
 def _storage_for_templates(host: str, grounds: Grounds) -> StorageRoom:
@@ -111,7 +120,7 @@ def _storage_for_templates(host: str, grounds: Grounds) -> StorageRoom:
         return StorageRoom(host, name, "templates", free, total, hint=_DISKS_HINT)
     wanted = grounds.access.templates
     problem = f"storage {wanted} takes no templates" if wanted else "no storage takes templates"
-    return StorageRoom(host, name, "templates", free, total, problem, objections.TEMPLATES_HINT)
+    return StorageRoom(host, name, "templates", free, total, problem, preconditions.TEMPLATES_HINT)
 
 
 def _room(grounds: Grounds, name: str) -> tuple[int, int]:
@@ -133,8 +142,8 @@ def _image(host: str, image: str, known: Mapping[str, bool]) -> ImageState:
 
 def _bridge(host: str, grounds: Grounds) -> BridgeState:
     bridge, node = grounds.place.bridge, grounds.node
-    problem = "" if bridge in node.bridges else objections.no_bridge(bridge, grounds)
-    return BridgeState(host, bridge, problem, objections.bridges_hint(node))
+    problem = "" if bridge in node.bridges else preconditions.bridge_problem(bridge, grounds)
+    return BridgeState(host, bridge, problem, preconditions.bridges_hint(node))
 
 
 def _lacking(client: Client, place: Place) -> tuple[Right, ...]:
@@ -143,20 +152,20 @@ def _lacking(client: Client, place: Place) -> tuple[Right, ...]:
 
 
 def _rights(host: str, client: Client, missing: tuple[Right, ...]) -> ApiRights:
-    hints = dict.fromkeys(objection.hint for objection in objections.of_rights(missing, client.access))
+    hints = dict.fromkeys(objection.hint for objection in preconditions.rights_objections(missing, client.access))
     lacking = tuple(f"{names} on {path}" for path, names in rights.by_path(missing).items())
     return ApiRights(host, rights.holder(client.access), lacking, "\n".join(hints))
 
 
-def _tags(host: str, seen: Rules, access: Access) -> TagRules:
+def _tags(host: str, seen: TagAccess, access: Access) -> TagRules:
     """Whether our tags may be set; a lab's own one has its name in it, and stands here for those of all labs."""
     refused = seen.refused([marks.TAG])
     allows_one_of_a_lab = any(tag.startswith(f"{marks.TAG}-") for tag in seen.allowed)
-    if seen.mode != tags.FREE and not allows_one_of_a_lab:
+    if seen.mode != rights.TAGS_FREE and not allows_one_of_a_lab:
         refused.append(f"{marks.TAG}-LAB")
     if not refused:
         return TagRules(host)
-    why = objections.refused_tags(refused, seen, access)
+    why = preconditions.refused_tags(refused, seen, access)
     return TagRules(host, why.message, why.hint)
 
 
@@ -180,7 +189,7 @@ def _certificate(host: str, client: Client, node: str) -> CertificateAge | None:
 
 def _ssh(host: str, access: Access, shell: Shell | None, node: str, images: Collection[str]) -> SshState:
     if shell is None:
-        return _ssh_failed(host, "", no_ssh("not given")) if images else SshState(host, "")
+        return _ssh_failed(host, "", no_ssh_error("not given")) if images else SshState(host, "")
     destination = str(access.ssh)
     try:
         done = shell.run(["sh", "-c", _ON_NODE], timeout_s=_SSH_PATIENCE_S)
@@ -205,3 +214,24 @@ def _behind(lines: list[str], node: str) -> tuple[str, str]:
     if name not in ("", node):
         return f"it leads to node {name}, not to {node}", f"Write the address of node {node}."
     return "", ""
+
+
+# The cards of the node, in root's shell on it, because its API knows nothing of cards.
+
+
+def read_cards(shell: Shell) -> tuple[Card, ...]:
+    """The node's cards; ``PreflightError`` where the file gives no way to it."""
+    return cards_in(_card_answer(shell, look.SCRIPT, "the graphics cards"))
+
+
+def read_host_driver(shell: Shell) -> HostDriver:
+    """What the node does for its cards; ``PreflightError`` where the file gives no way to it."""
+    return driver_in(_card_answer(shell, health.SCRIPT, "the drivers"))
+
+
+def _card_answer(shell: Shell, script: str, what: str) -> str:
+    done = shell.run(["sh", "-c", script], timeout_s=LOOK_TIMEOUT_S)
+    if done.returncode:
+        said = Foreign.of_output(done.stderr)
+        raise UnavailableError(f"Unable to look at {what} of the node", details=said, resolution="See: dmesg")
+    return done.stdout.decode(errors="replace")

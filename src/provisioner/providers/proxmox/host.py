@@ -1,26 +1,29 @@
-"""What every verb needs to know of one Proxmox node: its client, and whose a container is."""
+"""What every verb needs to know of one Proxmox node: its client, and whose and where a container is."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.providers.base import Provider
-from provisioner.providers.proxmox import failures, moved, tasks
+from provisioner.providers.proxmox import api, failures, marks
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
-from provisioner.providers.proxmox.guest import Guest, address_in, guest_of, snapshots_of, status_of
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.guest import Guest, address_in, guest_of, pools_of, snapshots_of, status_of
+from provisioner.providers.proxmox.locks import storage_turn
+from provisioner.providers.proxmox.ssh import Shell
 from provisioner.providers.proxmox.translate import instance_of
-from provisioner.providers.proxmox.turns import turn
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance, Status
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.api import Client
 
 DISKS = "rootdir"
 MACHINE = "x86_64"
@@ -72,9 +75,9 @@ class ProxmoxHost(Provider):
 
     def turn(self, storage: str) -> AbstractContextManager[None]:
         """Wait until nothing else of ours creates, copies or starts on that storage."""
-        return turn(self.access.url, self.client.node, storage)
+        return storage_turn(self.access.url, self.client.node, storage)
 
-    def task(self, start: Callable[[], Any], name: str, timeout_s: float = tasks.TIMEOUT_S) -> str:
+    def task(self, start: Callable[[], Any], name: str, timeout_s: float = api.TASK_TIMEOUT_S) -> str:
         """Start a task, tell how it goes, and wait for its end."""
         return self.client.run(lambda: str(start()), name=name, on_progress=self.on_progress, timeout_s=timeout_s)
 
@@ -146,11 +149,7 @@ class ProxmoxHost(Provider):
 
     def pools(self) -> dict[int, str]:
         """The pools of the cluster's guests."""
-        pools: dict[int, str] = {}
-        for guest in self.client.get("cluster", "resources", type="vm"):
-            if guest.get("pool"):
-                pools[int(guest["vmid"])] = str(guest["pool"])
-        return pools
+        return pools_of(self.client.get("cluster", "resources", type="vm"))
 
     def seen(self, vmid: int) -> Instance:
         """A container read back."""
@@ -219,10 +218,10 @@ class ProxmoxHost(Provider):
     def _absent(self, what: str, name: str, lab: str = "") -> ProviderError:
         """The error for a container that is not on the node: it may have been moved to another one."""
         named = [guest for guest in self.client.get("cluster", "resources", type="vm") if guest.get("name") == name]
-        guest = moved.elsewhere(self.client, named, lab).get(name)
+        guest = containers_elsewhere(self.client, named, lab).get(name)
         if guest is not None:
-            details = f"It is on {moved.words(guest)} now."
-            return ProviderError(what, details=details, resolution=moved.hint(self.client.node, guest))
+            details = f"It is on {elsewhere_text(guest)} now."
+            return ProviderError(what, details=details, resolution=elsewhere_hint(self.client.node, guest))
         return ProviderError(what, details=f"There is no container {name} on node {self.client.node}.")
 
     def forget(self, vmid: int) -> None:
@@ -265,3 +264,56 @@ class ProxmoxHost(Provider):
             )
         _, name = min(fit)
         return name
+
+
+# Containers of a lab that are on another node now: somebody has migrated them, or they failed over.
+
+
+def containers_elsewhere(client: Client, guests: Iterable[Mapping[str, Any]], lab: str) -> dict[str, Mapping[str, Any]]:
+    """The lab's containers on other nodes by their names, as ``/cluster/resources`` lists them in ``guests``.
+
+    ``lab``: "" for those of any lab.
+    Tags say which may be the lab's, and the mark of each decides; of a node that is down the tags are all there is.
+    """
+    candidates = [guest for guest in guests if _may_be_elsewhere(guest, client.node, lab)]
+    owners = client.many([partial(_lab_elsewhere, client, guest) for guest in candidates])
+    found: dict[str, Mapping[str, Any]] = {}
+    for guest, owner in zip(candidates, owners, strict=True):
+        is_of_any_lab = bool(owner) and not lab
+        if owner is None or owner == lab or is_of_any_lab:
+            found[str(guest["name"])] = guest
+    return found
+
+
+def _may_be_elsewhere(guest: Mapping[str, Any], node: str, lab: str) -> bool:
+    """Whether a guest is a container on another node whose tags are the lab's; ``lab``: "" for any lab."""
+    if not guest.get("name") or guest.get("type") != "lxc" or guest.get("node") == node:
+        return False
+    tags = str(guest.get("tags", ""))
+    if lab:
+        return marks.is_candidate(tags, lab)
+    return marks.TAG in marks.tags_in(tags)
+
+
+def elsewhere_text(guest: Mapping[str, Any]) -> str:
+    """Where such a container is."""
+    return f"node {guest['node']}, as CT {guest['vmid']}"
+
+
+def elsewhere_hint(node: str, guest: Mapping[str, Any]) -> str:
+    """What to do about it; ``node``: the host's own."""
+    back = f"Bring it back, on node {guest['node']}: pct migrate {guest['vmid']} {node}"
+    return f"{back} (--restart where it runs); or write node: {guest['node']} on the host's page."
+
+
+def _lab_elsewhere(client: Client, entry: Mapping[str, Any]) -> str | None:
+    """The lab of a guest on another node, "" for none; None where its node is down, and its tags are all there is."""
+    vmid = int(entry["vmid"])
+    try:
+        config = client.find("nodes", entry["node"], "lxc", vmid, "config") or {}
+    except PveError as error:
+        if error.status not in failures.NODE_DOWN:
+            raise
+        return None
+    _, mark = marks.read_mark(str(config.get("description", "")), vmid)
+    return mark.lab if mark else ""

@@ -1,13 +1,15 @@
-"""Lock objects: pools, because their names are unique in a cluster and the server alone decides who made one."""
+"""Locks: pools, whose names are unique in a cluster and which the server alone gives; and turns within this process."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from provisioner.providers.proxmox import failures
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.plain_data import json_value
 
@@ -71,3 +73,20 @@ def _properties(found: Mapping[str, Any]) -> dict[str, str]:
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in written.items()} if isinstance(written, dict) else {}
+
+
+# Turns in this process: one create, clone or start at a time on each storage of each node, because PVE's own locks
+# time out before they are done.
+
+_TURNS: dict[tuple[str, str, str], threading.RLock] = {}
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def storage_turn(url: str, node: str, storage: str) -> Iterator[None]:
+    """Wait until nobody else of this process works there; nodes and storages go side by side."""
+    key = (url.rstrip("/").lower(), node, storage)
+    with _LOCK:
+        mine = _TURNS.setdefault(key, threading.RLock())
+    with mine:
+        yield

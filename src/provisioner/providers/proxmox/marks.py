@@ -89,7 +89,7 @@ def is_candidate(tags: str, lab: str) -> bool:
     return {TAG, tag_of(lab)} <= set(tags_in(tags))
 
 
-def written(text: str, mark: Mark) -> str:
+def mark_text(text: str, mark: Mark) -> str:
     """A description: what the user wrote, and the block."""
     found: dict[str, Any] = {
         "lab": mark.lab,
@@ -118,7 +118,7 @@ def written(text: str, mark: Mark) -> str:
     return f"{text}\n\n{block}" if text else block
 
 
-def read(description: str, vmid: int) -> tuple[str, Mark | None]:
+def read_mark(description: str, vmid: int) -> tuple[str, Mark | None]:
     """What the user wrote, and the mark; None when there is none, it is of another VMID, or it cannot be read."""
     blocks = list(_BLOCK.finditer(description))
     if not blocks:

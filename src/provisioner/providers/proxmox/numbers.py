@@ -12,13 +12,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from provisioner.providers.proxmox import mounts
+from provisioner.providers.proxmox import translate
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.providers.proxmox.guest import NOW, options_of
 from provisioner.values.errors import ProviderError
 
 if TYPE_CHECKING:
-    from provisioner.providers.proxmox.client import Client
+    from provisioner.providers.proxmox.api import Client
 
 IMAGES, CONTAINERS = "images", "rootdir"
 """What Proxmox calls a disk whose number no container has, and one whose number a container has."""
@@ -50,7 +50,7 @@ def named_by_container(client: Client, vmid: int) -> frozenset[str]:
     """Every disk that a container names: now, after its next start, and in its snapshots."""
     path = ("nodes", client.node, "lxc", vmid, "config")
     configs = client.find(*path), client.find(*path, current=True)
-    now = [mounts.volumes_of(options_of(config)) for config in configs if config is not None]
+    now = [translate.volumes_named(options_of(config)) for config in configs if config is not None]
     return frozenset[str]().union(*now, *named_by_snapshots(client, vmid).values())
 
 
@@ -61,7 +61,7 @@ def named_by_snapshots(client: Client, vmid: int) -> dict[str, frozenset[str]]:
     configs = client.many([partial(client.get, *path, name, "config") for name in names])
     disks: dict[str, frozenset[str]] = {}
     for name, config in zip(names, configs, strict=True):
-        disks[name] = mounts.volumes_of(options_of(config))
+        disks[name] = translate.volumes_named(options_of(config))
     return disks
 
 

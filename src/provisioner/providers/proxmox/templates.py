@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any
 
 from provisioner.providers.base import OnProgress
-from provisioner.providers.proxmox.client import Client
-from provisioner.providers.proxmox.turns import turn
+from provisioner.providers.proxmox.api import Client
+from provisioner.providers.proxmox.locks import storage_turn
 from provisioner.values.errors import ProviderError
 
 HINT = (
@@ -85,7 +85,7 @@ def provided(client: Client, image: str, name: str, machine: str, on_progress: O
         return found.there[image]
     if image not in found.offered or not storages:
         raise _missing(client, image, name, found, storages)
-    with turn(client.access.url, client.node, f"{CONTENT} on {storages[0]}"):
+    with storage_turn(client.access.url, client.node, f"{CONTENT} on {storages[0]}"):
         found = _look(client, storages, machine)  # a container beside this one may have waited for the same
         if image not in found.there:
             _download(client, found.offered[image], storages[0], name, on_progress)

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.values.state import Instance, Secret
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.ssh import Shell
 
 SSH = """#!/bin/sh
 echo "$@" >>"{folder}/asked"

@@ -11,10 +11,10 @@ import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider, failures
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
-from provisioner.providers.proxmox.granting import Need, Node
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.health import examine
-from provisioner.providers.proxmox.review import review
+from provisioner.providers.proxmox.preflight import review_plan
+from provisioner.providers.proxmox.prepare import Need, NodeToPrepare
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import ApiRights
@@ -77,18 +77,18 @@ def test_of_a_plan(pve: Double, access: Access, separate: bool) -> None:
     for name in ("Datastore.AllocateSpace", "Pool.Audit", "SDN.Use", "Sys.Audit", "VM.Allocate", "VM.Config.Disk"):
         give(pve, separate=separate, without=name)
         with pytest.raises(PreflightError) as caught:
-            review(client, chosen, None, changes)
+            review_plan(client, chosen, None, changes)
         assert follow(pve, caught.value.details, caught.value.resolution), name
-        assert review(client, chosen, None, changes) == (), name
+        assert review_plan(client, chosen, None, changes) == (), name
 
 
 @SEPARATE
 def test_of_a_note_on_a_plan(pve: Double, access: Access, separate: bool) -> None:
     chosen = token(pve, access, separate=separate)
     give(pve, separate=separate, without="Datastore.Audit")
-    notes = review(Client(chosen), chosen, None, [creation(wanted())])
+    notes = review_plan(Client(chosen), chosen, None, [creation(wanted())])
     assert [follow(pve, note, note) for note in notes] == [1, 1, 1]
-    assert review(Client(chosen), chosen, None, [creation(wanted())]) == ()
+    assert review_plan(Client(chosen), chosen, None, [creation(wanted())]) == ()
 
 
 @SEPARATE
@@ -151,7 +151,7 @@ def test_of_host_prepare(pve: Double, access: Access, separate: bool) -> None:
     """A token that is there already, and that somebody made with separate privileges, gets what its user gets."""
     chosen = token(pve, access, separate=separate)
     shell: Any = OnNode(pve)
-    node = Node(chosen, shell)
+    node = NodeToPrepare(chosen, shell)
     need = Need(frozenset({"local", "local-lvm"}), frozenset({"vmbr0"}))
     steps = node.lacking(need)
     assert any("--tokens" in one.command for one in steps) is separate
@@ -166,7 +166,7 @@ def test_of_root_whose_token_is_separate_names_the_token_alone(pve: Double, acce
     secret = pve.world.access.add_token("root@pam", "apart")
     chosen = dataclasses.replace(access, token_id="apart", token_secret=Secret("t", secret), node="pve1")
     with pytest.raises(PreflightError) as caught:
-        review(Client(chosen), chosen, None, [creation(wanted())])
+        review_plan(Client(chosen), chosen, None, [creation(wanted())])
     assert "--tokens 'root@pam!apart' --roles" in caught.value.resolution
     assert "--users" not in caught.value.resolution
     assert "--users joe@pam --roles" in failures.how_to_grant("joe@pam", "/vms")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, inside
+from provisioner.providers.proxmox import ProxmoxProvider, execute
 from provisioner.providers.proxmox.access import Access
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Instance, Status
@@ -173,11 +173,11 @@ def test_a_full_storage_takes_back_all_but_disks_that_have_grown(
 def let_look_in(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer ``df`` in containers as the double knows it."""
 
-    def execute(_shell: object, vmid: int, command: Sequence[str], **_options: object) -> Execution:
+    def answered(_shell: object, vmid: int, command: Sequence[str], **_options: object) -> Execution:
         assert command[:4] == ["df", "-P", "-T", "-k"]
         return Execution(0, df(pve.world, vmid, command[5:]).encode(), b"")
 
-    monkeypatch.setattr(inside, "execute", execute)
+    monkeypatch.setattr(execute, "execute", answered)
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])

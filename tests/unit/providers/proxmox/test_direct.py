@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, inside
+from provisioner.providers.proxmox import ProxmoxProvider, execute
 from provisioner.providers.proxmox.access import Access, Direct
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.state import Execution
@@ -30,7 +30,7 @@ class Inside:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands: list[list[str]] = []
         self.answer = Execution(0, KEYS.encode(), b"")
-        monkeypatch.setattr(inside, "execute", self._execute)
+        monkeypatch.setattr(execute, "execute", self._execute)
 
     def _execute(self, _shell: object, _vmid: int, command: list[str], **_options: Any) -> Execution:
         self.commands.append(command)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.providers.proxmox.api import checked_answer
 from provisioner.providers.proxmox.failures import PveError
-from provisioner.providers.proxmox.forms import checked
-from provisioner.providers.proxmox.properties import bytes_of, number_in
+from provisioner.providers.proxmox.translate import bytes_of, whole_number
 from tests.case_files import read_cases
 
 CASES = read_cases("providers/proxmox/forms")
@@ -19,7 +19,7 @@ CONFIG = (*LXC, 101, "config")
 
 @pytest.mark.parametrize(("path", "answer"), CASES["what proxmox answers is taken as it is"])
 def test_what_proxmox_answers_is_taken_as_it_is(path: tuple[object, ...], answer: Any) -> None:
-    assert checked(path, answer) is answer
+    assert checked_answer(path, answer) is answer
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,17 @@ def test_what_proxmox_answers_is_taken_as_it_is(path: tuple[object, ...], answer
 )
 def test_what_it_never_answers_is_refused_in_words(path: tuple[object, ...], answer: Any, words: str) -> None:
     with pytest.raises(PveError) as caught:
-        checked(path, answer)
+        checked_answer(path, answer)
     assert words in caught.value.message
     assert "/".join(map(str, path)) in caught.value.message
 
 
 def test_numbers_in_texts_have_a_length() -> None:
-    assert (number_in("44"), number_in("x"), number_in("²"), number_in("9" * 5000), number_in("-1")) == (44, 0, 0, 0, 0)
+    assert (whole_number("44"), whole_number("x"), whole_number("²"), whole_number("9" * 5000), whole_number("-1")) == (
+        44,
+        0,
+        0,
+        0,
+        0,
+    )
     assert (bytes_of("8G"), bytes_of("9" * 5000 + "T")) == (8 << 30, 0)

@@ -15,7 +15,7 @@ from provisioner.doctor.examine import diagnoses_text
 from provisioner.doctor.hosts import diagnoses
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.health import examine
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Execution, Secret

@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.providers.proxmox import locks
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.reconcile.lock import held
 from provisioner.values.errors import PreflightError

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from provisioner.providers.proxmox import failures, login
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox import failures, session
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Secret
@@ -101,12 +101,12 @@ def test_an_old_ticket_is_replaced_before_it_ends(
     by_password: Client, logins: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Facts: ticket life 2 h."""
-    now = login._now()
+    now = session._boot_clock_s()
     by_password.get("version")
-    monkeypatch.setattr(login, "_now", lambda: now + 3500)
+    monkeypatch.setattr(session, "_boot_clock_s", lambda: now + 3500)
     by_password.get("version")
     assert len(logins) == 1
-    monkeypatch.setattr(login, "_now", lambda: now + 3700)
+    monkeypatch.setattr(session, "_boot_clock_s", lambda: now + 3700)
     by_password.post("pools", poolid="a")
     assert len(logins) == 2
 

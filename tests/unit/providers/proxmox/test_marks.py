@@ -27,20 +27,20 @@ FULL = Mark(
 @pytest.mark.parametrize("text", ["", "of a user\n\nwith lines", "ümläut % #"])
 def test_what_is_written_is_read_back(mark: Mark, text: str) -> None:
     """Proxmox adds a line feed to descriptions."""
-    assert marks.read(marks.written(text, mark) + "\n", 105) == (text, mark)
+    assert marks.read_mark(marks.mark_text(text, mark) + "\n", 105) == (text, mark)
 
 
 def test_nothing_in_a_block_ends_its_comment() -> None:
     mark = Mark("lab", 105, "debian/12", volumes=(Mount("a", "-->", "/<!-- x -->", readonly=True),))
-    written = marks.written("", mark)
+    written = marks.mark_text("", mark)
     assert written.count("-->") == 1
     assert "\n" not in written
-    assert marks.read(written, 105) == ("", mark)
+    assert marks.read_mark(written, 105) == ("", mark)
 
 
 def test_a_block_of_another_number_is_nobodys() -> None:
     """A copy that somebody made by hand has the description of what it was copied from."""
-    assert marks.read(marks.written("mine", FULL), 106) == ("mine", None)
+    assert marks.read_mark(marks.mark_text("mine", FULL), 106) == ("mine", None)
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_a_block_of_another_number_is_nobodys() -> None:
         '<!-- provisioner {"lab": "h", "vmid": 105, "image": "", "kind": "strange", "nesting": false} -->',
         '<!-- provisioner {"lab":"h","vmid":105,"image":"","kind":"serving","nesting":false,"volumes":[1]} -->',
         '<!-- provisioner {"lab":"h","vmid":105,"image":"","kind":"serving","nesting":false,"asked":[1]} -->',
-        marks.written("", FULL)[:-5],
+        marks.mark_text("", FULL)[:-5],
     ],
 )
 def test_what_cannot_be_read_is_no_mark(broken: str) -> None:
-    assert marks.read(broken, 105)[1] is None
+    assert marks.read_mark(broken, 105)[1] is None
 
 
 def test_of_two_blocks_the_last_counts() -> None:
     """A user may have pasted one into the text."""
-    pasted = marks.written("mine", Mark("other", 105, ""))
-    text, mark = marks.read(marks.written(pasted, FULL), 105)
+    pasted = marks.mark_text("mine", Mark("other", 105, ""))
+    text, mark = marks.read_mark(marks.mark_text(pasted, FULL), 105)
     assert (text, mark) == (pasted, FULL)
 
 
@@ -86,11 +86,11 @@ def test_a_tag_alone_finds_nothing() -> None:
 
 
 def test_the_volumes_of_any_block_are_found() -> None:
-    assert marks.volumes_in(marks.written("text", FULL)) == {"v-1", "v-2"}
+    assert marks.volumes_in(marks.mark_text("text", FULL)) == {"v-1", "v-2"}
     assert marks.volumes_in("nothing") == frozenset()
 
 
 @pytest.mark.parametrize("vmid", ["1e999", "-1e999", "NaN", "[" * 20_000, "9" * 5000])
 def test_a_mark_with_a_number_that_is_none_is_no_mark(vmid: str) -> None:
     block = f'<!-- provisioner {{"lab": "l", "vmid": {vmid}, "image": "i", "kind": "serving", "nesting": false}} -->'
-    assert marks.read(block, 101) == ("", None)
+    assert marks.read_mark(block, 101) == ("", None)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, root_only
+from provisioner.providers.proxmox import ProxmoxProvider, rights
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
-from provisioner.providers.proxmox.review import review
+from provisioner.providers.proxmox.preflight import review_plan
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.plan import Change
 from tests.doubles.proxmox import Double
@@ -52,7 +52,7 @@ def failed(pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPat
         raise ProviderError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(root_only, "write", write)
+        patched.setattr(rights, "write_as_root", write)
         with pytest.raises(ProviderError):
             provider.create(wanted())
     return made[0]
@@ -172,7 +172,7 @@ def test_a_number_of_the_file_under_which_disks_lie_is_refused(pve: Double, prov
 
 def told_of_plan(access: Access, *changes: Change) -> tuple[str, ...]:
     """The notes on a plan."""
-    return review(Client(access), access, None, changes)
+    return review_plan(Client(access), access, None, changes)
 
 
 def test_a_plan_is_refused_for_a_number_under_which_disks_lie(pve: Double, access: Access) -> None:

@@ -23,7 +23,7 @@ NET = "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:01,ip=dhcp,type=veth"
 def marked(pve: Double, vmid: int, name: str, lab: str = LAB, node: str = "pve1", **config: str) -> None:
     """A container that bears a lab's mark, as if it had always been there."""
     given = {"hostname": name, "tags": marks.with_tags([], lab), "net0": NET, **config}
-    written = config.get("description") or marks.written("", Mark(lab, vmid, "debian/12"))
+    written = config.get("description") or marks.mark_text("", Mark(lab, vmid, "debian/12"))
     pve.world.add_guest(vmid, node, **{**given, "description": written})
 
 
@@ -56,7 +56,7 @@ def test_ours_are_those_with_our_mark(pve: Double, access: Access) -> None:
         ("other", {}),
         ("HOME", {}),  # the same tag: the block decides
         (LAB, {"description": "somebody's words"}),
-        (LAB, {"description": marks.written("", Mark(LAB, 999, "debian/12"))}),  # copied by hand
+        (LAB, {"description": marks.mark_text("", Mark(LAB, 999, "debian/12"))}),  # copied by hand
         (LAB, {"tags": "provisioner"}),
     ],
     ids=["other lab", "same tag", "no block", "copy", "tag removed"],

@@ -89,7 +89,7 @@ def test_one_that_somebody_made_is_read_adopted_and_then_changed(pve: Double, pr
 
 
 def test_what_is_anothers_is_not_adopted(pve: Double, provider: ProxmoxProvider) -> None:
-    pve.world.add_guest(105, "pve1", hostname="theirs", description=marks.written("", Mark("other", 105, "x")))
+    pve.world.add_guest(105, "pve1", hostname="theirs", description=marks.mark_text("", Mark("other", 105, "x")))
     with pytest.raises(ProviderError, match="Unable to adopt container theirs") as caught:
         provider.adopt(wanted("theirs"))
     assert "CT 105 bears the mark of lab other" in caught.value.details

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, inside
+from provisioner.providers.proxmox import ProxmoxProvider, execute
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.guest import address_in
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
@@ -94,7 +94,7 @@ class System:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Execution | ProviderError) -> None:
         self.answers = list(answers)
         self.asked = 0
-        monkeypatch.setattr(inside, "execute", self.execute)
+        monkeypatch.setattr(execute, "execute", self.execute)
 
     def execute(self, _shell: object, _vmid: int, command: Sequence[str], **_: object) -> Execution:
         """The next answer."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, granting, rights
+from provisioner.providers.proxmox import ProxmoxProvider, prepare, rights
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.values.errors import ProvisionError
 from provisioner.values.plan import Change
@@ -175,12 +175,12 @@ def life(access: Access, pool: str = "") -> None:
 
 
 def test_what_host_prepare_makes_is_what_the_page_says() -> None:
-    assert granting.ROLES["Provisioner"] | granting.ROLES["ProvisionerSees"] == set(ROLE)
+    assert prepare.ROLES["Provisioner"] | prepare.ROLES["ProvisionerSees"] == set(ROLE)
     narrow = re.findall(r"pveum acl modify (\S+) --users provision@pve --roles (\S+)", PAGE)
-    need = granting.Need(frozenset({"local", "local-lvm"}), frozenset({"vmbr0"}))
+    need = prepare.Need(frozenset({"local", "local-lvm"}), frozenset({"vmbr0"}))
     assert set(need.grants) == {(path, role) for path, role in narrow if (path, role) != ("/", "Provisioner")}
     access = Access("https://pve:8006", "provision@pve", token_id="homelab")
-    said = granting.commands(access, need)
+    said = prepare.grant_commands(access, need)
     assert [one for one in said if one.startswith(("pveum user", "pveum acl")) and one not in PAGE] == []
 
 

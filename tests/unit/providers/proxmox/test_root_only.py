@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import root_only
+from provisioner.providers.proxmox import rights
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Secret
@@ -37,12 +37,12 @@ ANYBODYS = {
 
 @pytest.mark.parametrize("case", ROOT_ONLY.values(), ids=ROOT_ONLY)
 def test_what_only_root_may_write(case: tuple[str, str | None, str | None]) -> None:
-    assert root_only.needs_root(*case)
+    assert rights.needs_root(*case)
 
 
 @pytest.mark.parametrize("case", ANYBODYS.values(), ids=ANYBODYS)
 def test_what_a_token_may_write(case: tuple[str, str | None, str | None]) -> None:
-    assert not root_only.needs_root(*case)
+    assert not rights.needs_root(*case)
 
 
 def put(pve: Double, client: Client, case: tuple[str, str | None, str | None]) -> None:
@@ -70,35 +70,35 @@ def test_proxmox_takes_it_from_a_token(pve: Double, client: Client, case: tuple[
 
 
 def test_every_feature_of_a_privileged_container_is_roots() -> None:
-    assert root_only.needs_root("features", "nesting=1", None, unprivileged=False)
+    assert rights.needs_root("features", "nesting=1", None, unprivileged=False)
     privileged = wanted(proxmox={"unprivileged": False})
-    assert root_only.subjects(None, privileged) == ("features",)
-    assert root_only.subjects(there(privileged), privileged) == ()
+    assert rights.root_only_settings(None, privileged) == ("features",)
+    assert rights.root_only_settings(there(privileged), privileged) == ()
 
 
 def test_a_new_container_gets_nesting_at_once_and_the_rest_by_root() -> None:
-    ordinary, rooted = root_only.divided({"features": "keyctl=1,nesting=1", "memory": "512"}, (), {})
+    ordinary, rooted = rights.split_root_only({"features": "keyctl=1,nesting=1", "memory": "512"}, (), {})
     assert ordinary.options == {"features": "nesting=1", "memory": "512"}
     assert rooted.options == {"features": "keyctl=1,nesting=1"}
-    ordinary, rooted = root_only.divided({"features": "nesting=1"}, (), {}, unprivileged=False)
+    ordinary, rooted = rights.split_root_only({"features": "nesting=1"}, (), {}, unprivileged=False)
     assert not ordinary
     assert rooted.options == {"features": "nesting=1"}
 
 
 def test_a_change_is_divided_too() -> None:
     current = {"dev0": "/dev/null", "features": "nesting=1", "memory": "512", "swap": "0"}
-    ordinary, rooted = root_only.divided({"memory": "1024"}, ["dev0", "swap"], current)
+    ordinary, rooted = rights.split_root_only({"memory": "1024"}, ["dev0", "swap"], current)
     assert (ordinary.options, ordinary.delete) == ({"memory": "1024"}, ("swap",))
     assert (rooted.options, rooted.delete) == ({}, ("dev0",))
 
 
 def test_subjects_of_a_plan_are_in_the_words_of_the_file() -> None:
     plain = wanted()
-    assert root_only.subjects(None, plain) == ()
+    assert rights.root_only_settings(None, plain) == ()
     special = wanted(proxmox={"devices": [DEVICE], "features": ["keyctl"]})
-    assert root_only.subjects(None, special) == ("devices", "features")
-    assert root_only.subjects(there(special), special) == ()
-    assert root_only.subjects(there(special), plain) == ("devices", "features")
+    assert rights.root_only_settings(None, special) == ("devices", "features")
+    assert rights.root_only_settings(there(special), special) == ()
+    assert rights.root_only_settings(there(special), plain) == ("devices", "features")
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_subjects_of_a_plan_are_in_the_words_of_the_file() -> None:
     ],
 )
 def test_the_way_follows_from_the_hosts_page(access: Access, changes: dict[str, Any], expected: str) -> None:
-    assert root_only.way(dataclasses.replace(access, **changes)) == expected
+    assert rights.root_way(dataclasses.replace(access, **changes)) == expected
 
 
 def test_by_the_ticket(pve: Double, client_of: Callable[..., Client]) -> None:
     guest = pve.world.add_guest(105, "pve1", dev1="/dev/null")
     client = client_of(password=Secret("root", PASSWORD))
-    root_only.write(client, None, 105, {"dev0": "/dev/fuse,mode=0666", "features": "keyctl=1,nesting=1"}, ["dev1"])
+    rights.write_as_root(client, None, 105, {"dev0": "/dev/fuse,mode=0666", "features": "keyctl=1,nesting=1"}, ["dev1"])
     assert guest.config["dev0"] == "/dev/fuse,mode=0666"
     assert guest.config["features"] == "keyctl=1,nesting=1"
     assert "dev1" not in guest.config
@@ -140,16 +140,16 @@ class Node:
 def test_over_ssh(client_of: Callable[..., Client]) -> None:
     node = Node()
     client = client_of(ssh="root@pve1")
-    root_only.write(client, node, 105, {"dev0": "/dev/fuse"}, ["dev1", "dev2"])  # type: ignore[arg-type]
+    rights.write_as_root(client, node, 105, {"dev0": "/dev/fuse"}, ["dev1", "dev2"])  # type: ignore[arg-type]
     assert node.calls == [["pct", "set", "105", "--dev0", "/dev/fuse", "--delete", "dev1,dev2"]]
-    root_only.write(client, node, 105, {})  # type: ignore[arg-type]
+    rights.write_as_root(client, node, 105, {})  # type: ignore[arg-type]
     assert len(node.calls) == 1
 
 
 def test_what_pct_says_is_told(client_of: Callable[..., Client]) -> None:
     node = Node(255, "Configuration file 'nodes/pve2/lxc/105.conf' does not exist")
     with pytest.raises(ProviderError, match="Unable to set dev0 of CT 105 over ssh") as caught:
-        root_only.write(client_of(ssh="root@pve2"), node, 105, {"dev0": "/dev/fuse"})  # type: ignore[arg-type]
+        rights.write_as_root(client_of(ssh="root@pve2"), node, 105, {"dev0": "/dev/fuse"})  # type: ignore[arg-type]
     assert "nodes/pve2/lxc/105.conf" in caught.value.details
     assert "the node itself" in caught.value.resolution
 
@@ -158,11 +158,11 @@ def test_a_pct_that_knows_no_devices_is_told_by_its_age(client_of: Callable[...,
     """What the program of 8.1 says."""
     node = Node(255, "Unknown option: dev0\n400 unable to parse option\npct set <vmid> [OPTIONS]")
     with pytest.raises(ProviderError, match="Unable to set dev0 of CT 105 over ssh") as caught:
-        root_only.write(client_of(ssh="root@pve1"), node, 105, {"dev0": "/dev/fuse"})  # type: ignore[arg-type]
+        rights.write_as_root(client_of(ssh="root@pve1"), node, 105, {"dev0": "/dev/fuse"})  # type: ignore[arg-type]
     assert "older than Proxmox VE 8.2" in caught.value.resolution
 
 
 def test_by_no_way(client: Client) -> None:
     with pytest.raises(ProviderError, match="only root@pam itself may") as caught:
-        root_only.write(client, None, 105, {"dev0": "/dev/fuse"})
+        rights.write_as_root(client, None, 105, {"dev0": "/dev/fuse"})
     assert "ssh: root@NODE" in caught.value.resolution

@@ -88,7 +88,7 @@ def test_a_rollback_brings_back_the_mark_that_description_and_config_are_told_ap
     back = provider.rollback(second, "kept")
     assert back == first
     assert (back.settings["description"], back.settings["tags"]) == ("first", ("a",))
-    assert marks.read(guest(pve).config["description"], guest(pve).vmid)[1] is not None
+    assert marks.read_mark(guest(pve).config["description"], guest(pve).vmid)[1] is not None
 
 
 def test_what_was_not_running_stays_so_and_what_was_runs_again(
@@ -120,7 +120,7 @@ def test_a_snapshot_that_somebody_else_took_is_not_gone_back_to(
     pve: Double, provider: ProxmoxProvider, one: Instance
 ) -> None:
     vmid = guest(pve).vmid
-    for name, text in (("hand", "by hand"), ("other", marks.written("", Mark("other", vmid, "x", snapshot="other")))):
+    for name, text in (("hand", "by hand"), ("other", marks.mark_text("", Mark("other", vmid, "x", snapshot="other")))):
         take(provider, vmid, name, text)
         with pytest.raises(ProviderError, match=f"back to snapshot {name}") as caught:
             provider.rollback(one, name)

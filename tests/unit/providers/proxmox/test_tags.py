@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, tags
+from provisioner.providers.proxmox import ProxmoxProvider, rights
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.health import examine
-from provisioner.providers.proxmox.review import review
+from provisioner.providers.proxmox.preflight import review_plan
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import TagRules
@@ -50,7 +50,7 @@ def follow(pve: Double, advice: str) -> None:
 
 def noted(access: Access, *changes: Change) -> tuple[str, ...]:
     """The notes on a plan that is not refused."""
-    return review(Client(access), access, None, changes)
+    return review_plan(Client(access), access, None, changes)
 
 
 @pytest.mark.parametrize("options", CLOSED)
@@ -97,10 +97,10 @@ def tagged(*names: str) -> Instance:
 
 def test_only_tags_that_come_or_go_count() -> None:
     before = there(tagged("prod", "web"))
-    assert tags.set_by([update(before, tagged("web", "new"))]) == {"web": {"prod", "new"}}
-    assert tags.set_by([step("adopt", before)]) == {"web": OURS}
-    assert tags.set_by([creation(tagged("new"))]) == {"web": {*OURS, "new"}}
-    assert tags.set_by([step("start", before), step("delete", before)]) == {}
+    assert rights.tags_set_by([update(before, tagged("web", "new"))]) == {"web": {"prod", "new"}}
+    assert rights.tags_set_by([step("adopt", before)]) == {"web": OURS}
+    assert rights.tags_set_by([creation(tagged("new"))]) == {"web": {*OURS, "new"}}
+    assert rights.tags_set_by([step("start", before), step("delete", before)]) == {}
 
 
 @pytest.mark.parametrize("options", [*CLOSED, *OPEN])
@@ -133,6 +133,6 @@ def test_property_strings_are_read_as_well() -> None:
             return [call() for call in calls]
 
     client: Any = Answers(Access("https://pve:8006", "penny@pve", "lab"))
-    seen = tags.rules(client)
+    seen = rights.tag_access(client)
     assert (seen.mode, seen.listed, seen.registered) == ("list", ("a", "b"), ("c", "d"))
     assert seen.refused({"a", "c"}) == ["a", "c"], "what the answer does not allow is refused"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import failures, tasks
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox import api, failures
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
 from tests.doubles.proxmox import Double
@@ -65,7 +65,7 @@ def test_a_task_that_failed_is_an_error_with_its_log(client: Client, begin: Begi
 def test_a_task_that_takes_long_says_what_it_does(
     client: Client, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "SAY_S", 0.2)
+    monkeypatch.setattr(api, "REPORT_S", 0.2)
     told: list[tuple[str, str]] = []
 
     def work(task: Task) -> None:

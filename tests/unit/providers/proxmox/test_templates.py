@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.providers.proxmox import templates
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.values.errors import ProviderError
 from tests.doubles.proxmox import Double

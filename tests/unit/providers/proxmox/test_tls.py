@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from provisioner.providers.proxmox import tls
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox import session
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import UnreachableError
 from provisioner.values.state import Secret
 from tests.doubles.proxmox import Double, certificate
@@ -51,12 +51,12 @@ def test_a_certificate_of_nobodys_is_refused_and_its_fingerprint_shown(
         error = refusal(client_of(ca=None, **secrets))
         assert "is not trusted: certificate verify failed" in error.message
         assert "/etc/pve/pve-root-ca.pem" in error.resolution
-        assert f'write fingerprint: "{as_shown(tls.seen_fingerprint(pve.url))}"' in error.resolution
+        assert f'write fingerprint: "{as_shown(session.seen_fingerprint(pve.url))}"' in error.resolution
     assert not calls
 
 
 def test_the_fingerprint_that_was_shown_is_enough(pve: Double, client_of: Made) -> None:
-    pin = tls.seen_fingerprint(pve.url)
+    pin = session.seen_fingerprint(pve.url)
     assert client_of(ca=None, fingerprint=pin).get("version")["release"] == "9.2"
     by_password = client_of(ca=None, fingerprint=pin, token_secret=None, password=Secret("p", PASSWORD))
     by_password.post("pools", poolid="a")
@@ -66,7 +66,7 @@ def test_the_fingerprint_that_was_shown_is_enough(pve: Double, client_of: Made) 
 def test_another_fingerprint_is_refused(pve: Double, client_of: Made, calls: list[str]) -> None:
     for secrets in ({}, {"token_secret": None, "password": Secret("p", PASSWORD)}):
         error = refusal(client_of(ca=None, fingerprint=OTHER, **secrets))
-        assert error.message.endswith(f"shows another certificate: {as_shown(tls.seen_fingerprint(pve.url))}")
+        assert error.message.endswith(f"shows another certificate: {as_shown(session.seen_fingerprint(pve.url))}")
         assert "Else somebody else answers there." in error.resolution
     assert not calls
 
@@ -190,7 +190,7 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 
 
 def test_a_proxy_changes_nothing_of_it(pve: Double, client_of: Made, proxy: list[str]) -> None:
-    pin = tls.seen_fingerprint(pve.url)
+    pin = session.seen_fingerprint(pve.url)
     assert client_of(ca=None, fingerprint=pin).get("version")
     assert client_of().get("version")
     assert "another certificate" in refusal(client_of(ca=None, fingerprint=OTHER)).message

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.proxmox import mounts, network
+from provisioner.providers.proxmox import translate
 from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.create import with_all_settings
 from provisioner.providers.proxmox.guest import Guest, guest_of
-from provisioner.providers.proxmox.making import complete
-from provisioner.providers.proxmox.properties import bytes_of, gibibytes, joined, parts
-from provisioner.providers.proxmox.translate import instance_of, options_for
+from provisioner.providers.proxmox.translate import (
+    bytes_of,
+    gibibytes,
+    instance_of,
+    options_for,
+    property_parts,
+    property_string,
+)
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance, InstanceKind
 from tests.unit.providers.proxmox.box import GIB, MIB, mount, wanted
@@ -26,13 +32,13 @@ NETWORK = {"bridge": "vmbr1", "ip": "10.0.0.5/24", "gateway": "10.0.0.1", "firew
 
 def whole(**attributes: Any) -> Instance:
     """A container with all settings."""
-    return complete(wanted(**attributes), ACCESS)
+    return with_all_settings(wanted(**attributes), ACCESS)
 
 
 def written(wish: Instance, before: Guest | None = None, room: dict[str, int] | None = None) -> Guest:
     """The container after Proxmox has taken up the options that it was given."""
     before = before or Guest(105, {"hostname": wish.name, "unprivileged": "1", "rootfs": _root(wish)})
-    layout = mounts.laid_out(before, wish, room or {}, "local-lvm")
+    layout = translate.mount_layout(before, wish, room or {}, "local-lvm")
     config = dict(before.config)
     description = None
     for name, value in options_for(wish, before, layout).items():
@@ -53,11 +59,11 @@ def _root(wish: Instance) -> str:
 
 
 def _taken_up(name: str, value: str) -> str:
-    given = parts(value, "volume")
+    given = property_parts(value, "volume")
     storage, _, size = given.get("volume", "").partition(":")
     if name.startswith("mp") and size.replace(".", "").isdecimal():
         full = {**given, "volume": f"{storage}:vm-105-{name}", "size": f"{round(float(size) * 1024)}M"}
-        return joined(full, "volume")
+        return property_string(full, "volume")
     return f"{value},hwaddr=BC:24:11:AA:BB:CC" if name == "net0" and "hwaddr" not in value else value
 
 
@@ -91,7 +97,7 @@ def test_an_equal_wish_writes_nothing() -> None:
     devices = (mount("v-1"),)
     wish = whole(memory=GIB, devices=devices, settings={"devices": (DEVICE,), "mounts": (DISK,), "network": NETWORK})
     there = written(wish, room={"v-1": GIB})
-    layout = mounts.laid_out(there, wish, {"v-1": GIB}, "local-lvm")
+    layout = translate.mount_layout(there, wish, {"v-1": GIB}, "local-lvm")
     assert options_for(wish, there, layout) == {}
     assert (layout.options, layout.sizes) == ({}, {})
 
@@ -134,25 +140,29 @@ def test_what_has_no_word_in_the_file_stays() -> None:
     changed = whole(settings={"network": NETWORK, "order": 2, "devices": ({**DEVICE, "gid": 44},)})
     after = written(changed, there).config
     assert "rate=10,mtu=1400" in after["net0"]
-    assert parts(after["startup"], "order") == {"order": "2", "up": "30"}
+    assert property_parts(after["startup"], "order") == {"order": "2", "up": "30"}
     assert "deny-write=1" in after["dev0"]
     assert (after["mp3"], after["net1"]) == (by_hand["mp3"], by_hand["net1"])
 
 
 def test_a_card_keeps_its_address_unless_the_file_decides_it() -> None:
     current = "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:01,ip=dhcp,type=veth"
-    kept = parts(network.option_for(NETWORK, current))
+    kept = property_parts(translate.network_option(NETWORK, current))
     assert (kept["hwaddr"], kept["bridge"], kept["tag"]) == ("BC:24:11:00:00:01", "vmbr1", "7")
-    assert parts(network.option_for({**NETWORK, "mac": "BC:24:11:00:00:02"}, current))["hwaddr"].endswith("02")
+    assert property_parts(translate.network_option({**NETWORK, "mac": "BC:24:11:00:00:02"}, current))[
+        "hwaddr"
+    ].endswith("02")
     assert "ip6" not in kept
-    gone = parts(network.option_for({"bridge": "b", "ip": "dhcp", "firewall": False}, network.option_for(NETWORK)))
+    gone = property_parts(
+        translate.network_option({"bridge": "b", "ip": "dhcp", "firewall": False}, translate.network_option(NETWORK))
+    )
     assert gone.keys() & {"gw", "tag", "firewall"} == set()
 
 
 def test_settings_that_are_not_decided_stay() -> None:
     there = written(whole(settings={"order": 4, "tags": ("a",), "network": NETWORK, "mounts": (DISK,)}))
     bare = wanted(memory=GIB)
-    options = options_for(bare, there, mounts.laid_out(there, bare, {}, "local-lvm"))
+    options = options_for(bare, there, translate.mount_layout(there, bare, {}, "local-lvm"))
     assert options.keys() == {"memory", "description"}
 
 
@@ -168,7 +178,7 @@ def test_device_files_keep_their_numbers() -> None:
 def test_an_artifact_is_a_disk_of_its_own_and_a_builders_is_a_folder() -> None:
     wish = whole(devices=(mount("v-1"), mount("v-2", readonly=False, path="/build", name="out")))
     there = written(wish, room={"v-1": 3 * GIB + 1})
-    assert parts(there.config["mp0"], "volume") == {
+    assert property_parts(there.config["mp0"], "volume") == {
         "volume": "local-lvm:vm-105-mp0",
         "mp": "/srv/data",
         "backup": "0",
@@ -183,7 +193,7 @@ def test_an_artifact_is_a_disk_of_its_own_and_a_builders_is_a_folder() -> None:
 def test_an_exchanged_artifact_keeps_its_disk_which_grows_when_it_must() -> None:
     there = written(whole(devices=(mount("v-1"),)), room={"v-1": GIB})
     for size, sizes in ((GIB // 2, {}), (2 * GIB, {"mp0": 2 * GIB})):
-        layout = mounts.laid_out(there, whole(devices=(mount("v-2"),)), {"v-2": size}, "local-lvm")
+        layout = translate.mount_layout(there, whole(devices=(mount("v-2"),)), {"v-2": size}, "local-lvm")
         assert (layout.options, layout.sizes, layout.discard) == ({}, sizes, [])
         assert [(one.volume, one.slot) for one in layout.mounts] == [("v-2", "mp0")]
 
@@ -191,7 +201,7 @@ def test_an_exchanged_artifact_keeps_its_disk_which_grows_when_it_must() -> None
 def test_an_artifact_that_goes_is_detached_and_may_be_discarded_a_users_disk_may_not() -> None:
     wish = whole(devices=(mount("v-1"),), settings={"mounts": (DISK,)})
     there = written(wish, room={"v-1": GIB})
-    layout = mounts.laid_out(there, whole(), {}, "local-lvm")
+    layout = translate.mount_layout(there, whole(), {}, "local-lvm")
     assert layout.options == {"mp0": None, "mp1": None}
     assert layout.discard == ["local-lvm:vm-105-mp0"]
 
@@ -203,7 +213,7 @@ def test_an_artifact_whose_disk_somebody_removed_is_not_there() -> None:
 
 
 def test_a_slot_that_is_taken_until_the_next_start_is_not_given_away() -> None:
-    layout = mounts.laid_out(Guest(105, {}), whole(settings={"mounts": (DISK,)}), {}, "local-lvm", busy={"mp0"})
+    layout = translate.mount_layout(Guest(105, {}), whole(settings={"mounts": (DISK,)}), {}, "local-lvm", busy={"mp0"})
     assert list(layout.options) == ["mp1"]
 
 

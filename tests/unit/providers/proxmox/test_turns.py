@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from provisioner.providers.proxmox.turns import turn
+from provisioner.providers.proxmox.locks import storage_turn
 
 URL = "https://192.0.2.1:8006"
 
@@ -26,11 +26,11 @@ def test_only_the_same_place_is_waited_for(other: tuple[str, str, str], *, waits
     entered = threading.Event()
 
     def enter() -> None:
-        with turn(*other):
+        with storage_turn(*other):
             entered.set()
 
     thread = threading.Thread(target=enter, daemon=True)
-    with turn(URL, "pve1", "lvm"):
+    with storage_turn(URL, "pve1", "lvm"):
         thread.start()
         assert entered.wait(0.2) != waits
     thread.join(2)
@@ -42,7 +42,7 @@ def test_of_many_each_has_its_turn_alone() -> None:
     most: list[int] = []
 
     def work() -> None:
-        with turn(URL, "pve1", "lvm"):
+        with storage_turn(URL, "pve1", "lvm"):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.01)
@@ -57,12 +57,12 @@ def test_of_many_each_has_its_turn_alone() -> None:
 
 
 def test_a_turn_within_a_turn_is_the_same_one_and_ends_with_an_error() -> None:
-    with pytest.raises(KeyError), turn(URL, "pve1", "lvm"), turn(URL, "pve1", "lvm"):
+    with pytest.raises(KeyError), storage_turn(URL, "pve1", "lvm"), storage_turn(URL, "pve1", "lvm"):
         raise KeyError
     done = threading.Event()
 
     def enter() -> None:
-        with turn(URL, "pve1", "lvm"):
+        with storage_turn(URL, "pve1", "lvm"):
             done.set()
 
     threading.Thread(target=enter, daemon=True).start()

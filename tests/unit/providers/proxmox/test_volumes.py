@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.proxmox import volumes
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.ssh import Shell
 from provisioner.values.errors import ProviderError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from provisioner.providers.proxmox import ProxmoxProvider, making, marks, root_only, stopping
+from provisioner.providers.proxmox import ProxmoxProvider, containers, create, marks, rights
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.marks import Mark
@@ -208,7 +208,7 @@ def test_an_interruption_while_root_writes_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(root_only, "write", interrupted)
+    monkeypatch.setattr(rights, "write_as_root", interrupted)
     with pytest.raises(KeyboardInterrupt):
         provider.create(wanted())
     assert (pve.world.guests, disks(pve)) == ({}, [])
@@ -336,7 +336,7 @@ def test_one_that_is_highly_available_is_waited_for(
     provider.start(wanted())
     assert time.monotonic() > asked + 0.5
     monkeypatch.setattr(provider, "status", lambda _vmid: Status.STOPPED)
-    monkeypatch.setattr(stopping, "SETTLE_S", 0.3)
+    monkeypatch.setattr(containers, "SETTLE_S", 0.3)
     pve.world.containers.stop(guest(pve).vmid)
     with pytest.raises(ProviderError, match="Unable to start container one") as caught:
         provider.start(wanted())
@@ -364,7 +364,7 @@ def test_a_shutdown_that_the_node_did_not_begin_is_asked_for_again_and_never_for
     """Facts: POST shutdown may answer 500 though nothing was begun."""
     provider.create(wanted())
     provider.start(wanted())
-    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(containers, "STOP_AGAIN_S", 0.05)
     path = f"/nodes/pve1/lxc/{guest(pve).vmid}/status/shutdown"
     if fault == "fail":
         pve.world.faults.fail("POST", path, NO_WORKER, times=2)
@@ -381,7 +381,7 @@ def test_a_shutdown_that_goes_on_behind_a_cut_connection_is_waited_for(
 ) -> None:
     provider.create(wanted())
     provider.start(wanted())
-    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(containers, "STOP_AGAIN_S", 0.05)
     pve.world.faults.slow_tasks("vzshutdown", 1.0)
     pve.world.faults.drop("POST", f"/nodes/pve1/lxc/{guest(pve).vmid}/status/shutdown", done=True)
     provider.stop(wanted(), timeout_s=20)
@@ -394,7 +394,7 @@ def test_a_shutdown_that_the_node_never_begins_is_an_error_and_the_container_run
 ) -> None:
     provider.create(wanted())
     provider.start(wanted())
-    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(containers, "STOP_AGAIN_S", 0.05)
     pve.world.faults.fail("POST", ".*/status/shutdown", NO_WORKER, times=99)
     with pytest.raises(ProviderError, match="Unable to stop container one") as caught:
         provider.stop(wanted(), timeout_s=1)
@@ -463,12 +463,12 @@ def test_a_lost_answer_to_a_start_a_stop_and_a_deletion_is_looked_for(pve: Doubl
 
 def test_a_container_of_another_lab_under_that_number_is_never_removed(pve: Double, provider: ProxmoxProvider) -> None:
     """A creation that failed looks for what it left; by then the number may be somebody else's."""
-    mark = marks.written("", Mark("other", 105, "debian/12"))
+    mark = marks.mark_text("", Mark("other", 105, "debian/12"))
     pve.world.add_guest(105, "pve1", hostname="one", description=mark)
-    making.remove(provider, 105, wanted())
+    create.remove_failed(provider, 105, wanted())
     assert 105 in pve.world.guests
-    pve.world.add_guest(106, "pve1", hostname="two", description=marks.written("", Mark(LAB, 106, "debian/12")))
-    making.remove(provider, 106, wanted())
+    pve.world.add_guest(106, "pve1", hostname="two", description=marks.mark_text("", Mark(LAB, 106, "debian/12")))
+    create.remove_failed(provider, 106, wanted())
     assert 106 in pve.world.guests
 
 
@@ -490,5 +490,5 @@ def test_errors_that_are_no_race_are_not_repeated(provider: ProxmoxProvider) -> 
         raise PveError("something else")
 
     with pytest.raises(PveError):
-        making.numbered(provider, replace(wanted(), settings={}), attempt)
+        create.create_numbered(provider, replace(wanted(), settings={}), attempt)
     assert tried == [100]

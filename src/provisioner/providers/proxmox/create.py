@@ -1,4 +1,4 @@
-"""Create, start and delete containers; each waits for Proxmox' task and leaves nothing half-done."""
+"""Create and delete containers; each waits for Proxmox' task and leaves nothing half-done."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from provisioner.providers.proxmox import change, copies, failures, groups, mounts, numbers, root_only, templates
+from provisioner.providers.proxmox import containers, failures, numbers, rights, templates, translate, volumes
 from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.containers import change_status
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
-from provisioner.providers.proxmox.properties import gibibytes
-from provisioner.providers.proxmox.root_only import Write
-from provisioner.providers.proxmox.stopping import act
-from provisioner.providers.proxmox.translate import DEFAULT_DISK, options_for
+from provisioner.providers.proxmox.rights import ConfigWrite
+from provisioner.providers.proxmox.translate import DEFAULT_DISK, gibibytes, options_for
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance, Status
 
-ATTEMPTS = 20
+NUMBER_ATTEMPTS = 20
 """Attempts at a free number: Proxmox may offer the same one to whoever else creates at the same time."""
-KILL_S = 60.0
 _UNPACKING = "tar xpf"
 
 
-def complete(instance: Instance, access: Access) -> Instance:
+def with_all_settings(instance: Instance, access: Access) -> Instance:
     """The container with a setting for whatever the file has one for: what was left out is as it is by default."""
     # Not at the top: pydantic costs as much as all else, and a worker of Ansible pays for it at each task.
     from provisioner.lab.proxmox import settings_of
@@ -36,40 +34,40 @@ def complete(instance: Instance, access: Access) -> Instance:
     return replace(instance, settings={**settings_of(page, None), **instance.settings})
 
 
-def create(host: ProxmoxHost, instance: Instance) -> int:
+def create_container(host: ProxmoxHost, instance: Instance) -> int:
     """Make the container, stopped; its VMID. On failure nothing is left of it."""
-    change.require_no_publication(instance)
-    whole = complete(instance, host.access)
-    wanted = groups.without(whole)
+    containers.require_no_publication(instance)
+    whole = with_all_settings(instance, host.access)
+    wanted = containers.without_named_groups(whole)
     if host.owned(wanted, "create") is not None:
         raise ProviderError(
             f"Unable to create container {wanted.name}", details=f"Lab {wanted.lab} has a container of that name."
         )
     if _await_earlier(host, wanted.name) and host.owned(wanted, "create") is not None:
         # A run that was killed had begun to make it; the node has gone on without us.
-        return change.update(host, whole)
+        return containers.update_container(host, whole)
     storage = str(wanted.settings.get("storage") or host.storage)
-    room = copies.room_for(host, wanted)
+    room = volumes.copy_sizes_for(host, wanted)
     template = templates.provided(host.client, wanted.image, wanted.name, host.machine, host.on_progress)
-    rooted: dict[int, Write] = {}
+    rooted: dict[int, ConfigWrite] = {}
 
     def attempt(vmid: int) -> None:
-        form, rooted[vmid] = _form(wanted, vmid, storage, room)
-        _make(host, wanted, vmid, {**form, "ostemplate": template})
+        form, rooted[vmid] = _creation_form(wanted, vmid, storage, room)
+        _create_and_wait(host, wanted, vmid, {**form, "ostemplate": template})
 
     with host.turn(storage):
-        vmid = numbered(host, wanted, attempt)
+        vmid = create_numbered(host, wanted, attempt)
     try:
-        root_only.write(host.client, host.shell, vmid, rooted[vmid].options, rooted[vmid].delete)
-        if groups.named(whole.settings):
-            change.update(host, whole)
+        rights.write_as_root(host.client, host.shell, vmid, rooted[vmid].options, rooted[vmid].delete)
+        if containers.named_groups(whole.settings):
+            containers.update_container(host, whole)
     except BaseException:  # an interruption, too, must not leave a container without its devices
-        remove(host, vmid, wanted)
+        remove_failed(host, vmid, wanted)
         raise
     return vmid
 
 
-def numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]) -> int:
+def create_numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]) -> int:
     """Let ``attempt`` make a container under the number that the file gives, or the next free one; the number.
 
     A number under which disks lie is not free, whatever Proxmox says.
@@ -82,7 +80,7 @@ def numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]
     def skip(number: int) -> None:
         host.on_progress(wanted.name, f"number {number} is not taken: {', '.join(occupied[number])} lies under it")
 
-    for left in reversed(range(ATTEMPTS)):
+    for left in reversed(range(NUMBER_ATTEMPTS)):
         vmid = int(fixed or numbers.next_free(host.client, occupied, skip))
         try:
             attempt(vmid)
@@ -90,7 +88,7 @@ def numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]
             if not failures.is_taken(error):
                 raise
             if fixed:
-                raise _taken(host, wanted.name, vmid, error) from error
+                raise _taken_error(host, wanted.name, vmid, error) from error
             if not left:
                 raise
         else:
@@ -106,17 +104,7 @@ def _occupied(host: ProxmoxHost, name: str) -> Mapping[int, Sequence[str]]:
     return found.by_number
 
 
-def start(host: ProxmoxHost, guest: Guest) -> None:
-    """Start the container and fill the copies of artifacts that are mounted in it; a running one is success."""
-    if guest.status is Status.RUNNING:
-        return
-    with host.turn(guest.storage):
-        act(host, guest, "start", Status.RUNNING)
-    copies.fill(host, guest)
-    copies.tidy(host, guest.vmid)
-
-
-def delete(host: ProxmoxHost, guest: Guest) -> None:
+def delete_container(host: ProxmoxHost, guest: Guest) -> None:
     """Delete the container with all of its disks, running or not; one that is protected is refused."""
     if guest.config.get("protection") == "1":
         raise ProviderError(
@@ -126,9 +114,9 @@ def delete(host: ProxmoxHost, guest: Guest) -> None:
             f"pct set {guest.vmid} --protection 0",
         )
     if guest.status is Status.RUNNING:
-        act(host, guest, "stop", Status.STOPPED)
+        change_status(host, guest, "stop", Status.STOPPED)
     _release_snapshots(host, guest)
-    _destroy(host, guest.vmid, guest.name, purge=True)
+    _destroy_container(host, guest.vmid, guest.name, purge=True)
 
 
 def _release_snapshots(host: ProxmoxHost, guest: Guest) -> None:
@@ -136,21 +124,21 @@ def _release_snapshots(host: ProxmoxHost, guest: Guest) -> None:
 
     When such a snapshot goes, Proxmox writes the disk into the configuration as unused.
     """
-    own = mounts.volumes_of(guest.config)
+    own = translate.volumes_named(guest.config)
     for snapshot, disks in numbers.named_by_snapshots(host.client, guest.vmid).items():
         if not disks <= own:
             host.task(partial(host.client.delete, *host.path(guest.vmid, "snapshot", snapshot)), guest.name)
 
 
-def _form(
+def _creation_form(
     wanted: Instance, vmid: int, storage: str, room: Mapping[str, int]
-) -> tuple[dict[str, object], root_only.Write]:
+) -> tuple[dict[str, object], rights.ConfigWrite]:
     """What a create is asked for with, and what has to be written after it by root itself."""
     nothing = Guest(vmid, {})
-    layout = mounts.laid_out(nothing, wanted, room, storage)
+    layout = translate.mount_layout(nothing, wanted, room, storage)
     options = {name: value for name, value in options_for(wanted, nothing, layout).items() if value is not None}
     unprivileged = bool(wanted.settings["unprivileged"])
-    ordinary, rooted = root_only.divided(options, (), {}, unprivileged=unprivileged)
+    ordinary, rooted = rights.split_root_only(options, (), {}, unprivileged=unprivileged)
     form: dict[str, object] = {
         "vmid": vmid,
         "hostname": wanted.name,
@@ -161,7 +149,7 @@ def _form(
     return {**form, **ordinary.options}, rooted
 
 
-def _make(host: ProxmoxHost, wanted: Instance, vmid: int, form: Mapping[str, Any]) -> None:
+def _create_and_wait(host: ProxmoxHost, wanted: Instance, vmid: int, form: Mapping[str, Any]) -> None:
     begun: list[str] = []
 
     def ask() -> str:
@@ -178,30 +166,30 @@ def _make(host: ProxmoxHost, wanted: Instance, vmid: int, form: Mapping[str, Any
             if host.bears_mark(vmid, wanted):
                 return
         if begun:
-            remove(host, vmid, wanted)
-        raise _explained(error, wanted, str(form["ostemplate"])) from error
+            remove_failed(host, vmid, wanted)
+        raise _creation_error(error, wanted, str(form["ostemplate"])) from error
     except BaseException:
-        interrupt(host, begun)
-        remove(host, vmid, wanted)
+        interrupt_task(host, begun)
+        remove_failed(host, vmid, wanted)
         raise
 
 
-def interrupt(host: ProxmoxHost, begun: list[str]) -> None:
+def interrupt_task(host: ProxmoxHost, begun: list[str]) -> None:
     """End a task that nobody waits for any more; Proxmox removes what it has made."""
     for upid in begun[-1:]:
         with suppress(PveError):  # it may have ended; what is left is looked for after this
             host.client.delete("nodes", host.client.node, "tasks", upid)
 
 
-def remove(host: ProxmoxHost, vmid: int, wanted: Instance) -> None:
+def remove_failed(host: ProxmoxHost, vmid: int, wanted: Instance) -> None:
     """Delete what a creation that failed has left; by now the number may be somebody else's."""
     host.settle(vmid, wanted.name)
     if host.bears_mark(vmid, wanted):
         # Not purged: backup jobs that name the number are older than this container, and somebody else's.
-        _destroy(host, vmid, wanted.name, purge=False)
+        _destroy_container(host, vmid, wanted.name, purge=False)
 
 
-def _destroy(host: ProxmoxHost, vmid: int, name: str, *, purge: bool) -> None:
+def _destroy_container(host: ProxmoxHost, vmid: int, name: str, *, purge: bool) -> None:
     """Delete the container and the disks that its configuration names; ``purge``: its backup and other jobs, too.
 
     ``destroy-unreferenced-disks`` is never asked for: it frees whatever bears the number, whosever it is.
@@ -230,7 +218,7 @@ def _await_earlier(host: ProxmoxHost, name: str) -> bool:
     return bool(earlier)
 
 
-def _taken(host: ProxmoxHost, name: str, vmid: int, error: PveError) -> ProviderError:
+def _taken_error(host: ProxmoxHost, name: str, vmid: int, error: PveError) -> ProviderError:
     found = host.client.get("cluster", "resources", type="vm")
     whose = next((str(guest.get("name", "")) for guest in found if int(guest["vmid"]) == vmid), "")
     return ProviderError(
@@ -240,7 +228,7 @@ def _taken(host: ProxmoxHost, name: str, vmid: int, error: PveError) -> Provider
     )
 
 
-def _explained(error: PveError, wanted: Instance, template: str) -> Exception:
+def _creation_error(error: PveError, wanted: Instance, template: str) -> Exception:
     """The error with what to do about a template that cannot be unpacked."""
     if _UNPACKING not in error.message:
         return error

@@ -11,8 +11,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
-from provisioner.providers.proxmox.review import review
+from provisioner.providers.proxmox.api import Client
+from provisioner.providers.proxmox.preflight import review_plan
 from provisioner.report.messages import error_text
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Change
@@ -60,7 +60,7 @@ def looked(access: Access, *changes: Change, **page: Any) -> tuple[str, ...]:
     """The notes on a plan, for a host's page with other words."""
     chosen = dataclasses.replace(access, **page)
     shell: Any = Node() if chosen.ssh else None
-    return review(Client(chosen), chosen, shell, changes)
+    return review_plan(Client(chosen), chosen, shell, changes)
 
 
 def refused(access: Access, *changes: Change, **page: Any) -> PreflightError:
@@ -103,14 +103,14 @@ def test_ssh_that_leads_to_another_node(access: Access) -> None:
     chosen = dataclasses.replace(access, ssh="root@192.168.1.11")
     shell: Any = Node("pve2")
     with pytest.raises(PreflightError) as caught:
-        review(Client(chosen), chosen, shell, [creation(wanted(proxmox=DEVICES))])
+        review_plan(Client(chosen), chosen, shell, [creation(wanted(proxmox=DEVICES))])
     assert caught.value.details == "ssh: root@192.168.1.11 leads to node pve2, not to pve1"
 
 
 def marked(pve: Double, vmid: int, node: str, lab: str, name: str = "web") -> None:
     """A container with a lab's mark."""
     mark = marks.Mark(lab, vmid, "debian/12")
-    tags, text = marks.with_tags((), lab), marks.written("", mark)
+    tags, text = marks.with_tags((), lab), marks.mark_text("", mark)
     pve.world.add_guest(vmid, node, hostname=name, tags=tags, description=text)
 
 
@@ -255,7 +255,7 @@ def test_names_of_others_on_other_nodes_are_free(pve: Double, access: Access) ->
     marked(pve, 105, "pve2", "other")
     pve.world.add_guest(106, "pve3", hostname="web")
     # A copy that somebody made by hand bears the tags, and a block that speaks of another number.
-    text = marks.written("", marks.Mark("homelab", 100, "debian/12"))
+    text = marks.mark_text("", marks.Mark("homelab", 100, "debian/12"))
     pve.world.add_guest(107, "pve2", hostname="web", tags=marks.with_tags((), "homelab"), description=text)
     assert looked(access, creation(wanted())) == ()
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.providers.proxmox import failures, tls
+from provisioner.providers.proxmox import failures, session
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.api import Client
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.values.state import Secret
 from tests.doubles.proxmox import Double, double
@@ -36,12 +36,11 @@ def soon(act: Callable[[], object], seconds: float = 0.4) -> Iterator[None]:
 
 
 def test_importing_the_driver_imports_no_library_of_requests() -> None:
-    names = "client, failures, tasks, locks, turns"
-    code = f"from provisioner.providers.proxmox import {names}; import sys; print(*sys.modules)"
+    code = "import provisioner.providers.proxmox; import sys; print(*sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     ).stdout.split()
-    assert "provisioner.providers.proxmox.client" in found
+    assert "provisioner.providers.proxmox.api" in found
     assert not {"requests", "urllib3", "proxmoxer"} & set(found)
 
 
@@ -252,7 +251,7 @@ def test_a_hundred_calls_at_once_take_ten_connections_and_little_time(pve: Doubl
 def test_a_connection_is_not_used_when_pve_may_just_close_it(
     pve: Double, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "SILENCE_S", 0.2)
+    monkeypatch.setattr(session, "KEPT_OPEN_S", 0.2)
     client.post("pools", poolid="a")
     time.sleep(0.3)
     client.post("pools", poolid="b")

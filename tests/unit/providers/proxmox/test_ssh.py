@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import shell as shell_module
-from provisioner.providers.proxmox import ssh_socket
+from provisioner.providers.proxmox import ssh
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.framing import Frame
-from provisioner.providers.proxmox.shell import SESSIONS, CommandTimeoutError, OutputLimitError, Shell
-from provisioner.providers.proxmox.ssh_failures import destination_of, unreachable
+from provisioner.providers.proxmox.ssh import (
+    SESSIONS,
+    CommandTimeoutError,
+    Frame,
+    OutputLimitError,
+    Shell,
+    destination_of,
+    unreachable_error,
+)
 from provisioner.values import limits
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from tests.case_files import read_cases
@@ -86,7 +91,7 @@ def test_an_ssh_that_fails_is_no_command_that_fails(shell: Shell, nearby: Nearby
 def test_a_busy_server_is_asked_again_and_not_for_ever(
     shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell_module, "AGAIN_S", (0.0, 0.0))
+    monkeypatch.setattr(ssh, "CONNECT_AGAIN_S", (0.0, 0.0))
     nearby.says("kex_exchange_identification: read: Connection reset by peer\n")
     nearby.fails(255)
     with pytest.raises(UnavailableError) as caught:
@@ -190,7 +195,7 @@ def test_a_node_on_which_even_killing_hangs_is_left_to_itself(
 
 @pytest.mark.parametrize(("said", "advice"), CASES["each failure of ssh says what to do"])
 def test_each_failure_of_ssh_says_what_to_do(said: str, advice: str) -> None:
-    error = unreachable(NODE, said)
+    error = unreachable_error(NODE, said)
     assert advice in error.resolution
     assert error.details == said
 
@@ -215,13 +220,13 @@ def test_the_sockets_folder_is_ours_alone_and_its_path_is_short(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     folder = tmp_path / "provision"
-    if len(os.fsencode(folder)) + 17 <= ssh_socket.SOCKET_PATH_BYTES:
-        assert ssh_socket.folder() == folder
+    if len(os.fsencode(folder)) + 17 <= ssh.SOCKET_PATH_BYTES:
+        assert ssh.socket_folder() == folder
         assert folder.stat().st_mode & 0o777 == 0o700
         folder.chmod(0o755)
         with pytest.raises(UnavailableError, match="Unable to use folder"):
-            ssh_socket.folder()
+            ssh.socket_folder()
     long = tmp_path / ("x" * 120)
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    assert len(os.fsencode(ssh_socket.folder() / ("x" * 16))) <= ssh_socket.SOCKET_PATH_BYTES
+    assert len(os.fsencode(ssh.socket_folder() / ("x" * 16))) <= ssh.SOCKET_PATH_BYTES
