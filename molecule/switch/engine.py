@@ -18,7 +18,10 @@ SEEN = {"busy": 0, "most": 0, "early": 0}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """``{"parts": N, "pause": S, "before": S}`` is answered with N parts, S seconds between them."""
+    """``{"parts": N, "pause": S, "before": S}`` is answered with N parts, S seconds between them.
+
+    With the header ``X-Answers-First`` the answer comes before the body is read.
+    """
 
     protocol_version = "HTTP/1.1"
     loads_s = 0.0
@@ -32,6 +35,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A stream, as OpenAI's are, by the number of the process."""
+        if self.headers["X-Answers-First"]:
+            self._answer(200, SEEN)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            return
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self._loads():
             SEEN["early"] += 1

@@ -13,6 +13,7 @@ import pytest
 from testinfra.host import Host
 
 from tests.molecule.switch_scenario import (
+    CONFIG,
     DROP_IN,
     ENGINE,
     UNIT,
@@ -23,6 +24,7 @@ from tests.molecule.switch_scenario import (
     put,
     raw_answer,
     status,
+    wait_for,
     wait_until_serving,
 )
 
@@ -31,13 +33,30 @@ KEY = "key-of-the-engine-0123456789"
 KEYS = "/etc/switch-engine.keys"
 LITELLM_HEADERS = ("x-litellm-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key")
 """``KEY_HEADERS`` of its guard that other engines do not know."""
+PARALLEL = 3
 ATTACKERS, LASTS_S = 120, 20
+DRIPS_S = 8
 PROMPT_S = 5
 
 
 def digest(key: str) -> str:
     """The checksum by which the switch knows a key."""
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+def send_slowly(host: Host, count: int, key: str, *headers: str) -> None:
+    """Have so many clients send bodies that drip, for a while."""
+    put(host, "/run/slow_bodies.py", ATTACKER.read_text(encoding="utf-8"))
+    words = ["8080", str(count), str(LASTS_S), "900000", "127.0.1.1,127.0.1.2", f"Authorization: Bearer {key}"]
+    output = "-p StandardOutput=truncate:/run/attacked"
+    command = f"systemd-run --quiet --unit attack --collect {output} python3 /run/slow_bodies.py"
+    host.check_output(command + " %s" * (len(words) + len(headers)), *words, *headers)
+
+
+def attacked(host: Host) -> dict[str, int]:
+    """Return how many of those got which status, once they have ended."""
+    host.check_output(f"timeout {LASTS_S + 30} sh -c 'while systemctl is-active attack; do sleep 0.5; done'")
+    return dict(json.loads(host.file("/run/attacked").content_string))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,17 +74,35 @@ def with_key(host: Host, head: str) -> int:
 
 
 def test_who_has_no_key_takes_no_place_and_no_turn_in_the_queue(host: Host) -> None:
-    put(host, "/run/slow_bodies.py", ATTACKER.read_text(encoding="utf-8"))
-    words = f"8080 {ATTACKERS} {LASTS_S} 900000 127.0.1.1,127.0.1.2 'Authorization: Bearer wrong'"
-    attack = f"python3 /run/slow_bodies.py {words}"
-    host.check_output(f'systemd-run --quiet --unit attack sh -c "{attack} > /run/attacked"')
+    send_slowly(host, ATTACKERS, "wrong")
     became = [ask(host, post({"parts": 1, "pause": 0}, f"Authorization: Bearer {KEY}")) for _ in range(10)]
     assert [status(answer) for _, answer in became] == [200] * 10
     assert max(took for took, _ in became) < PROMPT_S
-    host.check_output(f"timeout {LASTS_S + 30} sh -c 'while systemctl is-active attack; do sleep 0.5; done'")
-    attacked = json.loads(host.file("/run/attacked").content_string)
-    assert attacked.pop("401") >= ATTACKERS / 2
-    assert attacked.keys() <= {"none"}, "closed before its answer was read, or refused"
+    became_of_them = attacked(host)
+    assert became_of_them.pop("401") >= ATTACKERS / 2
+    assert became_of_them.keys() <= {"none"}, "closed before its answer was read, or refused"
+
+
+def test_a_body_that_drips_gives_its_place_back(host: Host) -> None:
+    """Whoever waits behind as many as there are places is answered as soon as the time of a body is over."""
+    assert "filter lua.bodies 100\n" in host.file(CONFIG).content_string, "less than who waits for a place may wait"
+    host.check_output(f"sed -i 's/lua.bodies 100/lua.bodies {DRIPS_S}/' {CONFIG} && systemctl reload {UNIT}")
+    try:
+        send_slowly(host, PARALLEL, KEY)
+        wait_for(host, "running", PARALLEL)
+        took, answer = ask(host, post({"parts": 1, "pause": 0}, f"Authorization: Bearer {KEY}"))
+        assert (status(answer), took < DRIPS_S + PROMPT_S) == (200, True), took
+        assert attacked(host).keys() <= {"400", "none"}
+    finally:
+        converged(key_sha256=[digest(KEY)])
+
+
+def test_an_answer_that_is_complete_gives_its_place_back_whatever_of_the_body_still_comes(host: Host) -> None:
+    send_slowly(host, PARALLEL, KEY, "X-Answers-First: 1")
+    wait_for(host, "running", PARALLEL)
+    took, answer = ask(host, post({"parts": 1, "pause": 0}, f"Authorization: Bearer {KEY}"))
+    assert (status(answer), took < PROMPT_S) == (200, True), took
+    assert attacked(host).keys() == {"200"}
 
 
 @pytest.mark.parametrize(
