@@ -86,7 +86,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"tests/doubles/proxmox/", ("*proxmox*",)),
     (r"tests/doubles/ollama/", ("*ollama*",)),
     (r"tests/doubles/openai/", ("*team*", "*pipelines*", "*_bench*")),
-    (r"tests/attackers/", ("molecule/switch", "*attack*")),
+    (r"tests/attackers/", ("molecule/switch", "*attack*", "*hostile*")),
     (r"tests/molecule/", ("molecule/base", "molecule/switch*")),
     (r"tests/(?!unit/|lint/|cases/|data/|fuzz/|last_full)|pyproject\.toml|\.config/molecule/", REPRESENTATIVES),
 )

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from provisioner.inside import interference
-from provisioner.inside.answers import DamagedAnswerError, load_answer
+from provisioner.inside.answers import load_answer
 from provisioner.inside.cpu_waits import Waits
 from provisioner.lab.aliases import ENGINE_STAGE, flatten
 from provisioner.lab.opening import Lab
@@ -37,7 +37,7 @@ from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService
 from provisioner.services.routed import CHAT
 from provisioner.values.address import Address
-from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
+from provisioner.values.errors import InputError, PreflightError, VerificationError
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Secret
 
@@ -347,13 +347,8 @@ def host_load(engine: Engine, effects: Effects) -> Load:
 
 def _looked(engine: Engine, effects: Effects) -> tuple[Waits, int]:
     """What is in the way there now, and how many requests were led to it so far."""
-    answer = asked_there(
-        engine, interference, {"do": LOAD, "socket": engine.switch}, "a look", effects, within_s=SPARE_S
-    )
-    try:
-        said = load_answer(answer)
-    except DamagedAnswerError as error:
-        raise ProviderError(f"Unable to look what is in the way of {engine.service.address}: {error}") from error
+    asked = {"do": LOAD, "socket": engine.switch}
+    said = asked_there(engine, interference, asked, load_answer, effects, within_s=SPARE_S)
     answered = int(said.pop("answered"))
     return Waits(**said), answered
 

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 from time import monotonic, sleep
 from typing import Any
 
 from provisioner.inside import engine_bench
-from provisioner.inside.answers import DamagedAnswerError, bench_answer, served_answer
+from provisioner.inside.answers import bench_answer, served_answer
 from provisioner.inside.trial_unit import ANSWERED, OUTCOMES
 from provisioner.lab.opening import Lab
 from provisioner.measuring.gate import SPREAD_S, Compared, trials_within
@@ -286,11 +287,7 @@ def served_there(engine: Engine, bench: EngineBench, effects: Effects, *, forget
     ``forget``: what a trial has written there is taken away.
     """
     asked = {**question(engine, bench, (), 0), "forget": forget}
-    answer = asked_there(engine, engine_bench, asked, "a look", effects, within_s=SPARE_S)
-    try:
-        said = served_answer(answer)
-    except DamagedAnswerError as error:
-        raise ProviderError(f"Unable to look how {engine.service.address} is served: {error}") from error
+    said = asked_there(engine, engine_bench, asked, served_answer, effects, within_s=SPARE_S)
     return Served(**{**said, "words": tuple(said["words"])})
 
 
@@ -348,18 +345,18 @@ def _trial(subject: Subject, arranged: Arrangement, effects: Effects) -> float:
     """Measure once, and say how many seconds that took, the way to the container included."""
     began = monotonic()
     asked = question(subject, subject.bench, arranged.command, TRIAL_S)
-    answer = asked_there(subject, engine_bench, asked, "llama-bench", effects, within_s=LONGEST_TRIAL_S)
+    check = partial(bench_answer, outcomes=OUTCOMES)
+    said = asked_there(subject, engine_bench, asked, check, effects, within_s=LONGEST_TRIAL_S)
     address = subject.service.address
+    if said["outcome"] != ANSWERED:
+        raise VerificationError(
+            f"Unable to measure {address}: {said['outcome']}",
+            details=said["words"],
+            resolution="The engine serves as before. Sweep smaller values, where it has no room.",
+        )
     try:
-        said = bench_answer(answer, OUTCOMES)
-        if said["outcome"] != ANSWERED:
-            raise VerificationError(
-                f"Unable to measure {address}: {said['outcome']}",
-                details=said["words"],
-                resolution="The engine serves as before. Sweep smaller values, where it has no room.",
-            )
         arranged.add(said["lines"], float(said["waited"]))
-    except (DamagedAnswerError, UnknownLineError) as error:
+    except UnknownLineError as error:
         raise ProviderError(f"Unable to measure {address}: {error}") from error
     return max(float(said["took_s"]), monotonic() - began)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic, sleep
@@ -21,7 +21,7 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
-from provisioner.reconcile.gather import COMMAND
+from provisioner.reconcile.gather import COMMAND, damaged, failures_of
 from provisioner.reconcile.observe import Survey, is_running, settled, survey
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import InputError, PreflightError, ProviderError
@@ -80,6 +80,9 @@ LONGEST_SERVING_S = 600.0
 """So long those who waited are served before the next measurement."""
 CONTROL = "/usr/local/lib/switch/control.py"
 """As role ``switch`` installs it; it says how many requests wait."""
+
+Check = Callable[[Any], dict[str, Any]]
+"""Returns an answer as it is, or raises ``DamagedAnswerError``."""
 
 
 def engine_named(lab: ResolvedLab, name: str, verb: str) -> ResolvedService:
@@ -167,9 +170,12 @@ def say(engine: Engine, text: str, effects: Effects, *, goes_on: bool = False) -
 
 
 def asked_there(
-    engine: Engine, program: ModuleType, question: Mapping[str, Any], what: str, effects: Effects, *, within_s: float
-) -> Any:
-    """What that program says in the engine's container; ``ProviderError`` where it cannot be asked, or says nothing."""
+    engine: Engine, program: ModuleType, question: Mapping[str, Any], check: Check, effects: Effects, *, within_s: float
+) -> dict[str, Any]:
+    """Return what that program says in the engine's container.
+
+    Raise ``ProviderError`` where it cannot be asked, or its answer does not pass ``check`` (see ``inside.answers``).
+    """
     text = program_of(program, cpu_waits, trial_unit)
     looked = _provider(engine, effects).look(
         COMMAND,
@@ -177,16 +183,20 @@ def asked_there(
         shared=zlib.compress(text.encode()),
         timeout_s=within_s,
     )
-    for error in looked.failures.values():
+    for error in failures_of(looked).values():
         raise error
     (ran,) = looked.executions.values()
     said = Foreign.of_output(ran.stderr)
     if ran.returncode:
-        raise ProviderError(f"Unable to try {what}: python3 ended with {ran.returncode}", details=said)
+        raise ProviderError(
+            f"Unable to measure in container {engine.container}: python3 ended with {ran.returncode}",
+            details=said,
+            resolution=f"Look at it with: provision exec {engine.container}",
+        )
     try:
-        return answer_value(ran.stdout)
+        return check(answer_value(ran.stdout))
     except ValueError as error:
-        raise ProviderError(f"Unable to try {what}: the answer is damaged: {error}") from error
+        raise damaged(engine.container, str(error)) from error
 
 
 def _waiting(engine: Engine, effects: Effects) -> int:
@@ -196,7 +206,7 @@ def _waiting(engine: Engine, effects: Effects) -> int:
     try:
         return int(answer_value(_switch(engine, effects, "state"))["waiting"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ProviderError(f"Unable to read what the switch before {engine.service.address} says: {error}") from error
+        raise damaged(engine.container, f"the switch before {engine.service.address}: {error}") from error
 
 
 def _switch(engine: Engine, effects: Effects, *words: str) -> bytes:

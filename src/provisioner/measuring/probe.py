@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate
 from math import log
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from provisioner.gpus.cards import Card
 from provisioner.inside import trial
-from provisioner.inside.answers import DamagedAnswerError, trial_answer
+from provisioner.inside.answers import trial_answer
 from provisioner.inside.trial_unit import ANSWERED, CRASHED, HUNG, NO_ROOM, OUTCOMES
 from provisioner.lab.opening import Lab
 from provisioner.loads.engines import EngineLoads
@@ -44,7 +45,7 @@ from provisioner.services.base import CONTEXT, ResolvedService, Trial
 from provisioner.serving.fit import budgets_of
 from provisioner.values import paths
 from provisioner.values.address import Address
-from provisioner.values.errors import InputError, ProviderError
+from provisioner.values.errors import InputError
 from provisioner.values.plain_data import foreign, json_value
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Instance
@@ -556,18 +557,9 @@ def _left(subject: Subject, tries: Mapping[int, Tried]) -> Iterator[int]:
 def _tried(subject: Subject, context: int, effects: Effects) -> Tried:
     asked = question(subject.service, subject.trial, context, (LOAD_S, ANSWER_S))
     began = monotonic()
-    answer = _trial_of(subject, asked, context, effects)
+    check = partial(trial_answer, outcomes=outcomes_of(asked))
+    answer = foreign(asked_there(subject, trial, asked, check, effects, within_s=LONGEST_TRY_S))
     return tried(context, asked, answer, monotonic() - began)
-
-
-def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects: Effects) -> dict[str, Any]:
-    """What its container answers; ``ProviderError`` where that is nothing that can be used."""
-    what = f"{context} tokens"
-    answer = asked_there(subject, trial, asked, what, effects, within_s=LONGEST_TRY_S)
-    try:
-        return foreign(trial_answer(answer, outcomes_of(asked)))
-    except DamagedAnswerError as error:
-        raise ProviderError(f"Unable to try {what}: the answer is damaged: {error}") from error
 
 
 # What a search for the longest context may take, and what it has found.

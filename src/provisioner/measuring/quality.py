@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 from provisioner.inside import engine_bench
-from provisioner.inside.answers import DamagedAnswerError, bench_answer
+from provisioner.inside.answers import bench_answer
 from provisioner.inside.engine_bench import FOLDER, STATE, TEXT
 from provisioner.inside.trial_unit import ANSWERED, HUNG, OUTCOMES
 from provisioner.lab.opening import Lab
@@ -36,7 +37,7 @@ from provisioner.reconcile.effects import Effects
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService
-from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
+from provisioner.values.errors import InputError, PreflightError, VerificationError
 from provisioner.values.quantities import size_text
 
 # How llama-perplexity is asked what a quant has lost, and what it says.
@@ -458,11 +459,8 @@ def _lines_said(subject: Subject, model: Judged, asked: Mapping[str, Any], effec
     serve_who_waits(subject, effects)
     pause(subject, effects, LONGEST_S + 2 * SPARE_S)
     say(subject, f"{model.name} reads the text", effects)
-    answer = asked_there(subject, engine_bench, asked, "llama-perplexity", effects, within_s=LONGEST_S + 2 * SPARE_S)
-    try:
-        said = bench_answer(answer, OUTCOMES)
-    except DamagedAnswerError as error:
-        raise ProviderError(f"Unable to judge {model.name}: {error}") from error
+    check = partial(bench_answer, outcomes=OUTCOMES)
+    said = asked_there(subject, engine_bench, asked, check, effects, within_s=LONGEST_S + 2 * SPARE_S)
     if said["outcome"] != ANSWERED:
         raise VerificationError(
             f"Unable to judge {model.name}: {said['outcome']}",

@@ -218,6 +218,7 @@ _START = (
     "scope = {'__name__': 'agent'}; exec(compile(source, 'agent', 'exec'), scope); scope['main'](part.unused_data)"
 )
 COMMAND = ("python3", "-IS", "-c", _START)
+_LOOK = "Look at it with: provision exec {}"
 
 Answer = dict[str, Any] | str | ProviderError
 """What the agent of a container said; in words, why there is no python3 to ask; or why there is no answer."""
@@ -352,7 +353,7 @@ def _asked(
     answers: dict[str, Answer] = {}
     for one in looked.values():
         answers.update({name: _answer(name, ran, requests[name]) for name, ran in one.executions.items()})
-        answers.update(one.failures)
+        answers.update(failures_of(one))
     return answers, facts
 
 
@@ -367,9 +368,9 @@ def _answer(name: str, ran: Execution, asked: Mapping[str, Any]) -> Answer:
     try:
         return foreign(schema(answer_value(ran.stdout), asked))
     except DamagedAnswerError as error:
-        return _damaged(name, str(error))
+        return damaged(name, str(error))
     except ValueError as error:
-        return _damaged(name, f"{error}: {ran.stdout[:EXCERPT_BYTES].decode(errors='replace')}")
+        return damaged(name, f"{error}: {ran.stdout[:EXCERPT_BYTES].decode(errors='replace')}")
 
 
 @cache
@@ -382,11 +383,19 @@ def _unreadable(name: str, words: bytes) -> ProviderError:
     return ProviderError(
         f"Unable to look into container {name}",
         details=Foreign.of_output(words),
-        resolution=f"Look at it with: provision exec {name}",
+        resolution=_LOOK.format(name),
     )
 
 
-def _damaged(name: str, words: str) -> ProviderError:
+def failures_of(looked: Looked) -> Mapping[str, ProviderError]:
+    """Return the errors of containers that could not be asked, or were killed, each with what to do."""
+    for name, error in looked.failures.items():
+        error.resolution = error.resolution or _LOOK.format(name)
+    return looked.failures
+
+
+def damaged(name: str, words: str) -> ProviderError:
+    """Return the error of a container whose program answered what none of ours does."""
     return ProviderError(
         f"Unable to look into container {name}: its answer is damaged",
         details=Foreign(" ".join(words.split())),

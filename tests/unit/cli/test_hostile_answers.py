@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 
+import cmarkgfm
 import pytest
+from cmarkgfm.cmark import Options
 
 from provisioner.providers.fake import Container
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution
+from tests.attackers.answers import LIES, steering
 from tests.unit.cli.conftest import World
 
+STEERS = frozenset("\x07\x9b\u202e\x00")
 Say = Callable[[Execution], Execution]
 
 
@@ -49,21 +53,47 @@ def test_nothing_is_begun_on_the_word_of_one_that_does_not_answer(up: World, ver
     assert len(up.played) == played
 
 
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize(
+    ("verb", "code"), [(("plan",), 1), (("audit",), 3), (("top", "--once", "--interval", "0.5"), 0)]
+)
+def test_an_answer_that_no_agent_gives_is_refused_as_a_whole(
+    up: World, verb: Sequence[str], code: int, lie: str
+) -> None:
+    hostile(up, "llama", lambda found: Execution(0, LIES[lie](found.stdout), b""))
+    answer = up.command(*verb, on_terminal=True)
+    assert answer.code == code, answer.printed
+    assert "its answer is damaged" in answer.printed or "said nothing" in answer.printed
+    assert "llama" in answer.printed
+    assert STEERS.isdisjoint(answer.printed)
+    assert len(answer.printed) < 20_000
+
+
+@pytest.mark.parametrize("lie", ["nothing", "half", "numbers", "another version"])
+@pytest.mark.parametrize("verb", [("probe", "llama", "--yes"), ("bench", "llama", "--kind", "engine", "--yes")])
+def test_what_a_measurement_says_is_refused_by_the_container_s_name(up: World, verb: Sequence[str], lie: str) -> None:
+    def lies(found: Execution) -> Execution:
+        is_measured = b'"outcome"' in found.stdout or b'"threads"' in found.stdout
+        return Execution(0, LIES[lie](found.stdout), b"") if is_measured else found
+
+    hostile(up, "llama", lies)
+    answer = up.command(*verb)
+    assert answer.code == 1
+    assert "Unable to look into container llama: its answer is damaged" in answer.err
+    assert "provision exec llama" in answer.err
+
+
 @pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
 def test_what_a_container_says_steers_nothing_and_fills_nothing(up: World, form: Sequence[str]) -> None:
     plain = up.command("plan", *form, on_terminal=True)
-    words = f"\x1b]0;mine\x07\x9b2J\u202e{'x' * 4000} @octocat"
-
-    def lies(found: Execution) -> Execution:
-        answer = json.loads(found.stdout)
-        if "stamps" in answer:
-            changed = [["paths", f"{number}{words}", words] for number in range(1000)]
-            answer["stamps"] = {role: {**stamp, "changed": changed} for role, stamp in answer["stamps"].items()}
-        return Execution(0, json.dumps(answer).encode(), b"")
-
-    hostile(up, "llama", lies)
+    hostile(up, "llama", lambda found: Execution(0, steering(found.stdout), b""))
     answer = up.command("plan", *form, on_terminal=True)
     assert answer.code == plain.code == 0
     assert "x" * 100 in answer.out
-    assert not {"\x07", "\x9b", "\u202e"} & set(answer.out)
+    assert STEERS.isdisjoint(answer.out)
     assert len(answer.out) < 100_000
+    if form == ("--markdown",):
+        html = cmarkgfm.github_flavored_markdown_to_html(answer.out, Options.CMARK_OPT_UNSAFE)
+        outside = re.sub(r"<code[^>]*>.*?</code>", "", html, flags=re.DOTALL)
+        assert "octocat" in html
+        assert not [word for word in ("octocat", "hostile.example", "<img", "<strong>b<") if word in outside]
