@@ -15,6 +15,8 @@ STARTED = time.monotonic()
 LOCK = threading.Lock()
 SEEN = {"busy": 0, "most": 0, "early": 0}
 """Requests that are answered now, the most at once, and how many came while it loaded."""
+LARGE = 5_000_000
+"""Characters of a page that no buffer holds."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,7 +32,8 @@ class Handler(BaseHTTPRequestHandler):
         """Whether it has loaded, and what it has seen."""
         self._answer(
             503 if self._loads() else 200,
-            {**SEEN, "path": self.path, "engine": os.getpid(), "forwarded": self.headers["X-Forwarded-For"]},
+            {**SEEN, "path": self.path, "engine": os.getpid(), "forwarded": self.headers["X-Forwarded-For"]}
+            | ({"filling": "x" * LARGE} if self.path.endswith("/large") else {}),
         )
 
     def do_POST(self) -> None:

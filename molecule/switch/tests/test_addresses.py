@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from testinfra.host import Host
 
-from tests.molecule.switch_scenario import ask, get, post, put, raw_answer, status
+from tests.molecule.switch_scenario import CONTROL, ask, converged, get, post, put, raw_answer, status
+from tests.waiting import PATIENCE_S
 
 ATTACKERS = Path(__file__).resolve().parents[3] / "tests/attackers"
 EACH = 100 + 3 + 28
 """Connections of one address: those that wait and that are answered in this scenario, and some more."""
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 9)]
 LASTS_S = 25
+READERS = 10
 PROMPT_S = 5
 SAID = """
 import socket, sys
@@ -80,3 +85,31 @@ def test_five_thousand_idle_connections_take_nobodys_place(host: Host) -> None:
     kept = json.loads(host.file("/run/idle_connections.py.said").content_string)
     assert set(kept) == set(ADDRESSES)
     assert max(kept.values()) <= EACH + 5, "one that was refused may count until its end is seen"
+
+
+@pytest.fixture
+def pages() -> Iterator[None]:
+    """It stands before a web application meanwhile."""
+    converged(answers=[], looks=[], pages=["/health", "/web/**"])
+    yield
+    converged()
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_page_that_its_client_does_not_take_is_not_waited_for_and_an_answer_that_is_slow_is(host: Host) -> None:
+    """Before a web application, when that is exchanged: the slow reader has twenty seconds, and not all of the time."""
+    question = post({"parts": 15, "pause": 2}).replace("/v1/chat/completions", "/web/chat")
+    answers: list[str] = []
+    asking = threading.Thread(target=lambda: answers.append(raw_answer(host, question)), daemon=True)
+    with attacked(host, "slow_readers.py", "8080", str(READERS), "80", "/web/large", ",".join(ADDRESSES)):
+        asking.start()
+        there = "$(ss -Htn state established dport = 18080 | wc -l)"
+        host.check_output("timeout 20 sh -c %s", f"until [ {there} -gt {READERS} ]; do sleep 0.2; done")
+        began = time.monotonic()
+        told = host.run(f"{CONTROL} away a --within 90")
+        took = time.monotonic() - began
+        host.check_output(f"{CONTROL} ready a")
+    asking.join(PATIENCE_S)
+    assert (told.rc, told.stderr) == (0, "")
+    assert 25 < took < 45, took
+    assert '"finish_reason": "stop"' in answers[0], "an answer is not cut for want of tokens"

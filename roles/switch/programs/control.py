@@ -32,6 +32,7 @@ import csv
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -51,10 +52,18 @@ MAINTENANCE = "MAINT"
 ASLEEP = "asleep"
 """The backend, and the server of it, that by being in service says that the engine was ended as nobody asked it."""
 ANSWER_S = 10.0
-LARGEST_ANSWER = 2**20
+LARGEST_ANSWER = 2**23
+"""A switch before a web application may have 5,000 streams, and says 500 bytes of each."""
 POLL_S = 0.1
 HAND_OVER_S = 60.0
 """So long a new process may take to answer in place of the one before, and others wait for that."""
+CLIENT_S = 120
+"""``timeout client`` of its configuration: HAProxy says when a client that takes nothing will be cut off."""
+UNTAKEN_S = 20
+"""An answer of which its client has taken nothing for so long is not waited for."""
+UNTAKEN_POLL_S = 5.0
+UNTAKEN = re.compile(r"(?:rp\[[^]]*,wx=|scf=\[[^]]*,wex=)(?:(\d+)m)?(?:(\d+)s)?[],]")
+"""In a line of ``show sess``; the first is HAProxy's 2.6. What a server is slow to give has no such time."""
 LOCK = "lock"
 """Lies beside the socket, and belongs to the switch."""
 SHUT = "closed/closed"
@@ -108,6 +117,16 @@ class Switch:
         """The lines of its statistics of backends and servers, by the names of both."""
         rows = csv.DictReader(self.said("show stat -1 6 -1").lstrip("# ").splitlines())
         return {(row["pxname"], row["svname"]): row for row in rows}
+
+    def end_untaken(self, backend: str) -> None:
+        """End streams whose client has taken nothing for a while of what lies ready for it."""
+        for line in self.said("show sess").splitlines():
+            left = UNTAKEN.search(line)
+            if f" be={backend} " not in line or left is None or not any(left.groups()):
+                continue
+            minutes, seconds = (int(part or 0) for part in left.groups())
+            if 60 * minutes + seconds <= CLIENT_S - UNTAKEN_S:
+                self.said(f"shutdown session {line.partition(':')[0]}")  # says so where it has just ended by itself
 
     def about(self) -> dict[str, str]:
         """What it says of itself: ``description``, by which its configuration is known, and ``Pid`` among others."""
@@ -374,11 +393,15 @@ def hung_up(switch: Switch, slot: str) -> None:
 
 def finished(switch: Switch, slot: str, within_s: float) -> int:
     """How many requests of a web application are not finished when the time is over."""
-    deadline = time.monotonic() + within_s
+    looked = began = time.monotonic()
     try:
         while running := int(switch.rows()[f"{LOOKS}-{slot}", slot]["scur"]):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > began + within_s:
                 return running
+            if now > looked + UNTAKEN_POLL_S:
+                switch.end_untaken(f"{LOOKS}-{slot}")
+                looked = now
             time.sleep(POLL_S)
     except AWAY:
         return 0

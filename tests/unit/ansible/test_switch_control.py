@@ -19,7 +19,20 @@ from tests.scenario_programs import module_at
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/switch/programs/control.py"
 ENDS_WITHIN_S = 10.0
 HEAD = "# pxname,svname,qcur,qmax,scur,smax,status,"
-
+BEFORE_3 = (
+    "0x7f8fdc030d70: proto=tcpv4 src=127.0.0.1:38239 fe=clients {place} srv=a ts=00 epoch=0 age=3s calls=4 "
+    "rate=0 cpu=0 lat=0 rq[f=48c48000h,i=0,an=8000h,rx=,wx=,ax=] "
+    "rp[f=88070000h,i=15544,an=4000000h,rx={reads},wx={writes},ax=] "
+    "scf=[8,0h,fd=17] scb=[8,211h,fd=18] exp=1m57s rc=0 c_exp="
+)
+"""A line of ``show sess`` of HAProxy 2.6."""
+SINCE_3 = (
+    "0x7f8fdc030d70: proto=tcpv4 src=127.0.0.1:55787 fe=clients {place} srv=a ts=00 epoch=0 age=3s calls=4 "
+    "rate=0 cpu=0 lat=0 rq[f=848000h,i=0,an=8000h,ax=] "
+    "rp[f=80070000h,i=0,an=4000000h,ax=] scf=[8,1402h,fd=18,rex=,wex={writes}] "
+    "scb=[8,1211h,fd=19,rex={reads},wex=] exp=1m57s rc=0 c_exp="
+)
+"""The same of 3.0."""
 
 control = module_at(PROGRAM)
 
@@ -452,6 +465,28 @@ def test_a_web_application_is_away_at_once_and_its_requests_are_waited_for(hapro
     assert run(path, "away", "a", "--within", "20") == 0
     assert haproxy.commands[0] == "set server answers/a state maint"
     assert haproxy.looks == [0]
+
+
+@pytest.mark.parametrize(
+    ("stream", "is_ended"),
+    [
+        (BEFORE_3.format(place="be=looks-a", reads="", writes="1m40s"), True),
+        (BEFORE_3.format(place="be=looks-a", reads="", writes="59s"), True),
+        (BEFORE_3.format(place="be=looks-a", reads="", writes="1m41s"), False),
+        (BEFORE_3.format(place="be=looks-a", reads="59m20s", writes=""), False),
+        (BEFORE_3.format(place="be=sockets", reads="", writes="30s"), False),
+        (SINCE_3.format(place="be=looks-a", reads="", writes="1m40s"), True),
+        (SINCE_3.format(place="be=looks-a", reads="", writes="2m"), False),
+        (SINCE_3.format(place="be=looks-a", reads="20s", writes=""), False),
+    ],
+)
+def test_an_answer_that_its_client_does_not_take_is_not_waited_for(
+    haproxy: HaProxy, path: Path, stream: str, *, is_ended: bool
+) -> None:
+    """One of which the server says nothing for as long is."""
+    haproxy.refusals["show sess"] = f"{stream}\n\n"
+    control.Switch(path).end_untaken("looks-a")
+    assert haproxy.commands == ["show sess", *["shutdown session 0x7f8fdc030d70"] * is_ended]
 
 
 def test_a_web_application_is_closed_while_it_answers_and_its_requests_are_waited_for(
