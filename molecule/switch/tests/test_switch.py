@@ -6,11 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from testinfra.host import Host
 
+from tests.attackers import two_ways
 from tests.molecule.counted import counted, kept
 from tests.molecule.switch_scenario import (
     CONFIG,
@@ -47,10 +49,6 @@ control = socket.socket(socket.AF_UNIX)
 control.connect(sys.argv[1])
 control.sendall(sys.argv[2].encode() + b"\\n")
 """
-TOO_LONG = ("1000001", "0001000001", str(2**31), str(2**32 + 3), str(2**63 - 1), str(2**64 + 3))
-"""HAProxy itself takes 2^64 + 3 for 3 and hands it on as it is written; ``hdr_val`` has 32 bits."""
-HTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""With which a client begins that knows the server to speak HTTP/2."""
 
 
 @pytest.fixture
@@ -182,57 +180,17 @@ def test_who_waits_is_answered_when_the_engine_is_there(host: Host) -> None:
     assert '"finish_reason": "stop"' in answers[0][1]
 
 
-@pytest.mark.parametrize(
-    ("path", "wanted"),
-    [
-        *((path, 200) for path in ("/v1/models", "/v1/models?a=/slots", "/v1/models/qwen:Q4_K_M", "/health")),
-        *((path, 404) for path in ("/", "/slots", "//v1/models", "/v1//models", "/v1/../v1/models", "/v1/models/..")),
-        *((path, 404) for path in ("/v1/%6dodels", "/v1/models/%2e%2e", "/V1/models", "/v1/models/", "/v1/models/a/b")),
-        *((path, 404) for path in ("/v1/models;a", "/v1/models/..;/slots", "/health/", "/v1/models\\..\\slots")),
-        *((path, 400) for path in ("http://other/v1/models", "/v1/models#a", "/v1/ models", "slots")),
-        *((path, 200) for path in ("/web/", "/web/a", "/web/a/b.css", "/web/a/b/c?d=/slots")),
-        *(
-            (path, 404)
-            for path in ("/web", "/webs/a", "/web//a", "/web/a//b", "/web/../slots", "/web/a/..", "/web/a/./b")
-        ),
-        *((path, 404) for path in ("/web/%2e%2e/slots", "/web/a;/slots", "/web\\a", "/WEB/a", "/a/web/b")),
-        ("/v1/chat/completions", 405),
-    ],
-)
-def test_only_what_is_on_the_list_reaches_the_engine(host: Host, path: str, wanted: int) -> None:
-    answer = ask(host, get(path))[1]
-    assert status(answer) == wanted
-    assert ('"engine"' in answer) == (wanted == 200)
-
-
-@pytest.mark.parametrize(
-    ("request_text", "wanted"),
-    [
-        (post("{}", "Content-Length: 7"), 400),
-        (post("{}", "Content-Length: -2"), 400),
-        (post("{}", "Transfer-Encoding: chunked"), 400),
-        (post("0\r\n\r\n").replace("Content-Length: 5", "Transfer-Encoding: chunked"), 411),
-        (post("{}").replace("Content-Length: 2", "X-Length: 2"), 411),
-        *((post("{}").replace("Content-Length: 2", f"Content-Length: {length}"), 413) for length in TOO_LONG),
-        (post("{}").replace("Content-Length: 2", f"Content-Length: {2**63}"), 400),
-        (post("{}").replace("Content-Length: 2", "Content-Length: 2\r\nContent-Length: 3"), 400),
-        (get("/v1/models").replace("Host", "Content-Length: 900000\r\nHost"), 400),
-        (
-            get("/v1/models").replace("Connection: close", "Connection: close\r\nTransfer-Encoding: chunked")
-            + "0\r\n\r\n",
-            411,
-        ),
-        (HTTP2 + get("/v1/models"), 400),
-        (get("/v1/models").replace("GET", "POST"), 405),
-        (get("/v1/models").replace("GET", "DELETE"), 405),
-        (get("/v1/models").replace("Host", "Ho st"), 400),
-        (get("/v1/models").replace("HTTP/1.1", "HTTP/0.9"), 400),
-    ],
-)
-def test_what_could_be_read_in_two_ways_or_is_too_large_is_refused(host: Host, request_text: str, wanted: int) -> None:
-    answer = ask(host, request_text)[1]
-    assert status(answer) == wanted
-    assert '"engine"' not in answer
+def test_what_could_be_read_in_two_ways_is_refused_and_who_asks_beside_it_notices_nothing(host: Host) -> None:
+    """Only what is on the list reaches the engine, as it is written."""
+    put(host, "/run/two_ways.py", Path(two_ways.__file__).read_text(encoding="utf-8"))
+    said = []
+    attack = f"timeout {PATIENCE_S:.0f} python3 /run/two_ways.py 8080 15"
+    became = counted(host, lambda: said.append(json.loads(host.check_output(attack))), 8080, "numbered")
+    assert set(became) == {"whole", "slowest"}, became
+    wanted = {name: set(words.split()) for name, (_, words) in two_ways.REQUESTS.items()}
+    wanted |= {path: {words} for path, words in two_ways.PATHS.items()}
+    assert said[0].keys() == wanted.keys()
+    assert {name: counts for name, counts in said[0].items() if not counts.keys() <= wanted[name]} == {}
 
 
 def test_a_client_that_asks_before_it_sends_is_told_to_go_on(host: Host) -> None:
