@@ -130,6 +130,20 @@ def test_a_key_in_the_query_is_known(host: Host) -> None:
         assert status(raw_answer(host, asked)) == wanted
 
 
+def test_before_an_engine_that_asks_for_none_the_usual_two_places_are_known(host: Host) -> None:
+    converged(key_sha256=[digest(KEY)], engine_asks=False)
+    try:
+        for name, wanted in (("Authorization", 200), ("X-Api-Key", 200), *((name, 401) for name in LITELLM_HEADERS)):
+            assert with_key(host, f"{name}: {KEY}") == wanted, name
+            look = get("/v1/models").replace("Host", f"{name}: {KEY}\r\nHost", 1)
+            assert status(raw_answer(host, look)) == wanted, name
+        assert [status(raw_answer(host, get(path))) for path in ("/v1/models", "/health")] == [401, 200]
+        asked = get(f"/v1/models?key={KEY}")
+        assert status(raw_answer(host, asked)) == 401
+    finally:
+        converged(key_sha256=[digest(KEY)])
+
+
 def test_looks_are_for_the_engine_to_refuse(host: Host) -> None:
     assert status(raw_answer(host, get("/v1/models"))) == 200
     assert status(raw_answer(host, post("{}").replace("POST", "OPTIONS"))) == 405

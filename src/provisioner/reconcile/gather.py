@@ -158,6 +158,16 @@ def _secret_digests(service: Service, salt: str) -> dict[str, str]:
     return {name: keyed_digest(salt, secret.reveal().encode()) for name, secret in sorted(secrets.items())}
 
 
+def _other_secrets(service: Service, stamp: RoleStamp) -> list[str]:
+    known = stamp.secrets or {}
+    return [name for name, digest in _secret_digests(service, stamp.salt).items() if digest != known.get(name)]
+
+
+def has_other_secrets(service: Service, stamp: RoleStamp) -> bool:
+    """Return whether the role was proved with other secrets than it has now, as far as its stamp can be read."""
+    return not stamp.problem and bool(_other_secrets(service, stamp))
+
+
 def _stamp_reasons(service: Service, stamp: RoleStamp | None) -> Iterator[str]:
     if service.unstampable:
         yield f"it cannot be stamped: {service.unstampable}"
@@ -199,9 +209,7 @@ def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) 
     if written:
         yield f"{', '.join(written)} changed in the file"
     yield from (service.after_change[name] for name in written if _is_followed(service, name))
-    secrets, known = _secret_digests(service, stamp.salt), stamp.secrets or {}
-    changed = sorted(name for name in secrets if secrets[name] != known.get(name))
-    if changed:
+    if changed := _other_secrets(service, stamp):
         yield f"{'secret' if len(changed) == 1 else 'secrets'} {', '.join(changed)} changed"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.providers.base import Provider
 from provisioner.reconcile.addresses import Addresses, look_at_addresses
 from provisioner.reconcile.effects import Effects
-from provisioner.reconcile.gather import probe, reasons_to_run, require_answers
+from provisioner.reconcile.gather import has_other_secrets, probe, reasons_to_run, require_answers
 from provisioner.reconcile.plan import make_plan
 from provisioner.services import knowledge_of
 from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, QUEUE_OPTION, Path, ResolvedService
@@ -273,19 +273,33 @@ def warn_of_moved(actual: Fleet, effects: Effects) -> None:
 def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
     """Warn of kept images; raise ``InputError`` where requests would wait for less than a service takes to start.
 
-    A key that can be guessed is refused as well where its container is not there yet; others were warned of.
+    A key that can be guessed is refused as well, but for one with which its service serves already: of those it was
+    warned.
     """
     if any(device.kind == "publish" for one in seen.wanted for device in one.devices):
         from provisioner.reconcile.capacity import refuse_taken_ports  # nothing that a lab needs which publishes none
 
         refuse_taken_ports(lab, seen)
-    new = {one.name for one in seen.wanted if seen.actual.instance(one.name) is None}
-    if guessed := [problem for service, problem in short_keys(lab.resolved) if service.container in new]:
+    given = {service.address for service in _given_keys(seen)}
+    if guessed := [problem for service, problem in short_keys(lab.resolved) if service.address in given]:
         raise lab.loaded.error(guessed)
     ends = any(service.idle_s or service.share for service in lab.resolved.services.values())
     if ends and of_kind(seen.facts, Rest):
         require_queues(lab, seen.facts)
     warn_of_kept_images(lab, seen, effects)
+
+
+def _given_keys(seen: Survey) -> Iterator[Service]:
+    """Yield the services to which a run would give secrets: new ones, and those that were proved with others."""
+    stamps, units = by_address(seen.facts, RoleStamp), by_address(seen.facts, UnitState)
+    for instance in seen.wanted:
+        is_new = seen.actual.instance(instance.name) is None
+        for service in instance.services:
+            address = Address(service.address)
+            is_missing = units.get(address) == UnitState(address, NOT_THERE)
+            stamp = stamps.get(address, RoleStamp(address, "nobody has looked"))
+            if is_new or is_missing or has_other_secrets(service, stamp):
+                yield service
 
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
