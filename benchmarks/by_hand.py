@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from benchmarks.labs import BenchLab
 from benchmarks.measuring import BIN, Cost, cost
+from provisioner.hosts.incus.observe import flags_here
 from provisioner.inside.module_server.handing import SWITCH
-from provisioner.providers.incus.observe import flags_here
 from provisioner.reconcile.inventory import render_inventory
 from provisioner.reconcile.runner import ansible_environment
 from provisioner.values import paths

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from time import monotonic
 
 from benchmarks.measuring import Row
-from provisioner.providers import provider_for
-from provisioner.providers.base import Provider
+from provisioner.hosts import provider_for
+from provisioner.hosts.base import Provider
 from provisioner.values.state import Instance
 from tests.processes import killed_at_end
 

@@ -14,8 +14,8 @@ import yaml
 
 from benchmarks.labs import cpu_s_of
 from benchmarks.measuring import BIN, HEADER, Cost, cost, cost_row, say
-from provisioner.providers import provider_for
-from provisioner.providers.base import Provider
+from provisioner.hosts import provider_for
+from provisioner.hosts.base import Provider
 from provisioner.reconcile.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.state import Instance

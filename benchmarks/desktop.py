@@ -14,7 +14,7 @@ from time import monotonic
 
 from benchmarks.labs import PROVISION, Labs
 from benchmarks.measuring import Row, say
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 from provisioner.values.state import Instance
 from tests.desktop_lab import DesktopLab
 from tests.processes import awaited_at_end

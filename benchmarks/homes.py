@@ -16,7 +16,7 @@ from time import monotonic
 from benchmarks.labs import PROVISION, Labs
 from benchmarks.looks import NUMBER, PCT_S, TIMEOUT_S
 from benchmarks.measuring import Cost, Row, Way, cost, cost_row, in_turns, say
-from provisioner.providers.proxmox import ProxmoxProvider, observe
+from provisioner.hosts.proxmox import ProxmoxProvider, observe
 from tests.doubles.proxmox.fixture import PveHost, real_host
 from tests.lab.incus import LAB
 

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.measuring import BIN, Cost, cost, say
+from provisioner.hosts import provider_for
+from provisioner.hosts.base import Provider
+from provisioner.hosts.incus import api
+from provisioner.hosts.incus.api import local_endpoint
 from provisioner.lab.opening import Lab, open_lab
-from provisioner.providers import provider_for
-from provisioner.providers.base import Provider
-from provisioner.providers.incus import api
-from provisioner.providers.incus.api import local_endpoint
 
 PROVISION = (str(BIN / "provision"),)
 NANOSECONDS = 1e9

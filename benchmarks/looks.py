@@ -15,9 +15,9 @@ from time import monotonic
 
 from benchmarks.labs import Labs
 from benchmarks.measuring import Row, say
-from provisioner.providers.base import LOOKS, Provider
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.proxmox import ProxmoxProvider, observe
+from provisioner.hosts.base import LOOKS, Provider
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.proxmox import ProxmoxProvider, observe
 from provisioner.reconcile.gather import COMMAND, agent_text
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost, real_host

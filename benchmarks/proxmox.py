@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.labs import Labs
 from benchmarks.measuring import BIN, ROOT, Cost, Row, cost, say
-from provisioner.providers.proxmox.access import SSH_CONFIG
+from provisioner.hosts.proxmox.access import SSH_CONFIG
 from tests.processes import killed_at_end
 from tests.waiting import PATIENCE_S
 

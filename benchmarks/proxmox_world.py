@@ -15,8 +15,8 @@ from pathlib import Path
 import yaml
 
 from provisioner.cli.effects import providers_of
+from provisioner.hosts.proxmox.access import SSH_CONFIG
 from provisioner.lab.opening import open_lab
-from provisioner.providers.proxmox.access import SSH_CONFIG
 from tests.doubles.proxmox import Double, double
 from tests.doubles.proxmox.ssh_host import ssh_host
 from tests.doubles.proxmox.world import World

@@ -26,7 +26,7 @@ PARTS = {
     "give the lock back": ("provisioner.reconcile.lock", "Lease.release"),
 }
 WHOLE = "everything, imports left out"
-ALSO_USED = ("provisioner.reconcile.up", "provisioner.cli.plan", "provisioner.providers.incus", "jinja2")
+ALSO_USED = ("provisioner.reconcile.up", "provisioner.cli.plan", "provisioner.hosts.incus", "jinja2")
 
 taken: dict[str, float] = {}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmarks.labs import Labs
 from benchmarks.measuring import Row, say
+from provisioner.hosts import provider_for
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import open_lab
 from provisioner.measuring.speech import FORMATS, Ask, Run, Speaker, long_text, measure, speakers_of
-from provisioner.providers import provider_for
-from provisioner.providers.base import Provider
 from tests.speech_lab import speech_lab
 
 NAME = "bench-speech"

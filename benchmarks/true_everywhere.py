@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 
 names = sys.argv[1:]
 provider = provider_for("local", "incus")

@@ -11,7 +11,7 @@ import pytest
 from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host
 
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 
 
 class ContainerBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no type information

@@ -44,11 +44,11 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"playbooks/containers\.yml", ("*container_role*", "molecule/container")),
     (r"playbooks/", REPRESENTATIVES),
     (
-        SRC + r"providers/incus/",
+        SRC + r"hosts/incus/",
         ("*incus*", "*provider*", "*adoption*", "*connection*", "*lock*", "molecule/container"),
     ),
-    (SRC + r"providers/proxmox/", ("*proxmox*", "*provider*", "*prepare_node*", "*two_homes*")),
-    (SRC + r"(providers/|reconcile/lock\.py)", ("*incus*", "*proxmox*", "*provider*", "*lock*", "*adoption*")),
+    (SRC + r"hosts/proxmox/", ("*proxmox*", "*provider*", "*prepare_node*", "*two_homes*")),
+    (SRC + r"(hosts/|reconcile/lock\.py)", ("*incus*", "*proxmox*", "*provider*", "*lock*", "*adoption*")),
     (SRC + r"inside/(file_systems|system_start)", ("*incus*", "*proxmox*", "*doctor*", "*no_room*", "*full_disk*")),
     (SRC + r"(cluster/|cli/cluster|cli/runbook|data/runbooks/)", ("*cluster/*", "*bios_backup*")),
     (

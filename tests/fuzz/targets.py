@@ -20,6 +20,12 @@ from provisioner.catalog import load_catalog
 from provisioner.cluster.diagnosis import diagnose
 from provisioner.cluster.facts import ClusterFacts
 from provisioner.cluster.read_node import read_node
+from provisioner.hosts.base import Looked
+from provisioner.hosts.fake import FakeProvider
+from provisioner.hosts.proxmox import ProxmoxProvider, marks
+from provisioner.hosts.proxmox.access import Access
+from provisioner.hosts.proxmox.failures import PveError
+from provisioner.hosts.proxmox.session import Login
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.opening import open_lab
 from provisioner.labfile.parsing import parse_spec
@@ -29,12 +35,6 @@ from provisioner.models.gguf import read_head, read_header
 from provisioner.models.header import GgufError
 from provisioner.models.hub import Hub, HubError, find_file
 from provisioner.models.hub.folder import find_folder
-from provisioner.providers.base import Looked
-from provisioner.providers.fake import FakeProvider
-from provisioner.providers.proxmox import ProxmoxProvider, marks
-from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.failures import PveError
-from provisioner.providers.proxmox.session import Login
 from provisioner.reconcile.gather import probe, reasons_to_run
 from provisioner.reconcile.judge import judge
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status

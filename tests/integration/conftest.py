@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:  # what only some tests ask for is no input of the others
-    from provisioner.providers.incus import IncusProvider
+    from provisioner.hosts.incus import IncusProvider
     from tests.doubles.proxmox.fixture import PveHost
     from tests.lab.incus import Lab
 
@@ -38,7 +38,7 @@ def exllama_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def provider(incus_lab: object) -> IncusProvider:
     """The lab's Incus."""
-    from provisioner.providers.incus import IncusProvider
+    from provisioner.hosts.incus import IncusProvider
 
     assert incus_lab
     return IncusProvider("box")

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.processes import completed
 

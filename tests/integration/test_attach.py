@@ -23,7 +23,7 @@ from typing import Self
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance
 from tests.lab.far import WAYS, provider_by
@@ -37,8 +37,8 @@ PATIENCE_S = 20.0
 ENDPOINT = "TEST_ATTACH_ENDPOINT"
 ATTACH = f"""
 import json, os, sys
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.api import Endpoint
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus.api import Endpoint
 attach = IncusProvider("box", endpoint=Endpoint(**json.loads(os.environ[{ENDPOINT!r}]))).attach
 sys.exit(attach(sys.argv[1], sys.argv[3:], stdin=0, stdout=1, stderr=2, terminal=sys.argv[2] == "terminal"))
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.doubles.corosync.incus_cli import query
 from tests.integration.running_containers import kept_running

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers import provider_for
-from provisioner.providers.base import Provider
+from provisioner.hosts import provider_for
+from provisioner.hosts.base import Provider
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.runner import run_playbook
 from provisioner.values import paths

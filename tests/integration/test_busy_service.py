@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.reconcile.gather import probe, reasons_to_run
 from provisioner.reconcile.judge import judge
 from provisioner.values.facts import BUSY, ContainerFact, Health, of_kind

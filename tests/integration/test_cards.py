@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.gpus.cards import VENDORS
-from provisioner.providers.base import Provider
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.hosts.base import Provider
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance
 from tests.doubles.proxmox.fixture import PveHost

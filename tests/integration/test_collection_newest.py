@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.plain_machine import UNCHANGED
 from tests.integration.running_containers import kept_running

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.confinement import name_of
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus.confinement import name_of
 from provisioner.values.state import Instance
 from tests.waiting import wait_until
 

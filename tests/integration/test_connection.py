@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.hosts.base import Provider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.inside.module_server.handing import NOTES, SWITCH, served, stop_command
 from provisioner.inside.module_server.handing import ROOT as ROOT_IN_CONTAINER
-from provisioner.providers.base import Provider
-from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.lab.far import WAYS, provider_by
 from tests.processes import completed

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve

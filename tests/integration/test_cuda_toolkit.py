@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.integration.role_box import TIMEOUT_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.doctor.hosts import SCRIPT, Packages, packages_in
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 
 pytestmark = [pytest.mark.incus]
 

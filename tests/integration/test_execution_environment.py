@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.plain_machine import WITH_SSH
 from tests.lab.incus import Lab

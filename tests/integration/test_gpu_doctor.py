@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.gpus.inside import SCRIPT, Inside, Torch, inside_in
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.reconcile.inventory import render_this_machine
 from provisioner.values import paths
 from tests.ansible_environment import ansible_environment

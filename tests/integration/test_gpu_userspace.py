@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.certificate import issue
 from tests.integration.role_box import RoleBox

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider, files
-from provisioner.providers.proxmox import ProxmoxProvider, execute
+from provisioner.hosts.incus import IncusProvider, files
+from provisioner.hosts.proxmox import ProxmoxProvider, execute
 from provisioner.reconcile import gather
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
@@ -92,7 +92,7 @@ def test_an_attached_command_ends_when_it_is_ended(hostile: dict[str, Instance],
     """A reader that goes away ends the command, in a container whose shell kills nothing."""
     name = hostile["hang"].name
     script = (
-        "import sys; from provisioner.providers.incus import IncusProvider; from provisioner.values import limits; "
+        "import sys; from provisioner.hosts.incus import IncusProvider; from provisioner.values import limits; "
         "limits.KILL_S = 2.0; "
         f"sys.exit(IncusProvider('box').attach({name!r}, ['yes'], stdin=0, stdout=1, stderr=2, terminal=False))"
     )

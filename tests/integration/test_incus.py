@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.state import Device, Instance
 from tests.lab.incus import LAB, hold_to_limits
@@ -149,7 +149,7 @@ def test_a_large_file_costs_the_memory_of_a_block(running: Instance, tmp_path: P
     code = f"""
 import re, sys
 from pathlib import Path
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 provider = provider_for("box", "incus")
 provider.push({running.name!r}, Path({str(large)!r}), "/root/sparse")
 provider.pull({running.name!r}, "/root/sparse", Path({str(large)!r} + ".back"))
@@ -386,7 +386,7 @@ def as_nobody(*groups: int) -> str:
     code = f"""
 import os
 from provisioner.values.errors import UnavailableError
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 provider = provider_for("box", "incus")
 provider.check_available()  # what it imports may lie where only root can read
 os.setgroups({list(groups)})

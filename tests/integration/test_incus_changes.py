@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus import api as client_module
-from provisioner.providers.incus.api import WireError
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus import api as client_module
+from provisioner.hosts.incus.api import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
 from tests.processes import completed, free_port

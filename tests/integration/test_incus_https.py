@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider, api
-from provisioner.providers.incus.api import Endpoint
-from provisioner.providers.incus.trust import make_pair
+from provisioner.hosts.incus import IncusProvider, api
+from provisioner.hosts.incus.api import Endpoint
+from provisioner.hosts.incus.trust import make_pair
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from tests.lab.far import FarIncus
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.reconcile.lock import held
 from provisioner.values.errors import LockedError, PreflightError
 from tests.processes import killed_at_end
@@ -36,7 +36,7 @@ CONTENDER = """
 import sys
 from provisioner.values.errors import LockedError
 from provisioner.reconcile.lock import held
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 
 host = provider_for("box", "incus")
 host.check_available()
@@ -165,7 +165,7 @@ def test_a_living_run_of_another_machine_is_refused(box: IncusProvider, lab: str
     box.create_lock(name, ELSEWHERE)
     code = f"""
 import time
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 host, count = provider_for("box", "incus"), 0
 while host.renew_lock({name!r}, {ELSEWHERE!r} | {{"heartbeat": str(count)}}):
     count += 1

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.hosts.incus import IncusProvider
 from provisioner.lab.artifacts import given_path, stored
 from provisioner.lab.opening.model_files import folder_file
 from provisioner.labfile.spec import Model
-from provisioner.providers.incus import IncusProvider
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.inventory import render_builders
 from provisioner.reconcile.runner import run_playbook

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 from tests.integration.running_containers import kept_running

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance, Status
 from tests.integration.test_provider_contract import IMAGE, Host, host
@@ -28,9 +28,9 @@ def nobodys(host: Host) -> Iterator[Instance]:
 
 def unmark(provider: Provider, instance: Instance) -> None:
     """Take every mark of provision away, by the host's own means."""
-    from provisioner.providers.fake import FakeProvider
-    from provisioner.providers.incus import IncusProvider
-    from provisioner.providers.proxmox import ProxmoxProvider
+    from provisioner.hosts.fake import FakeProvider
+    from provisioner.hosts.incus import IncusProvider
+    from provisioner.hosts.proxmox import ProxmoxProvider
 
     if isinstance(provider, FakeProvider):
         box = provider.containers[instance.name]

@@ -1,4 +1,4 @@
-"""One suite over every driver in the registry: what `providers/base.py` promises, each driver keeps."""
+"""One suite over every driver in the registry: what `hosts/base.py` promises, each driver keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers import REGISTRY, provider_for
-from provisioner.providers.base import Provider
+from provisioner.hosts import REGISTRY, provider_for
+from provisioner.hosts.base import Provider
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Device, Instance, InstanceKind, Status
 

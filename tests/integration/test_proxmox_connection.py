@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.inside.module_server.handing import served, stop_command
-from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.test_connection import Play, succeeded

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider, execute, volumes
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox import ProxmoxProvider, execute, volumes
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Device, Instance
 from tests.doubles.proxmox.fixture import PveHost
@@ -35,9 +35,9 @@ CANARY = "canary-4711"
 ATTACH = """
 import sys
 from pathlib import Path
-from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.attach import Ends, attach
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.access import Access
+from provisioner.hosts.proxmox.attach import Ends, attach
+from provisioner.hosts.proxmox.ssh import Shell
 ssh, config, vmid, kind, *command = sys.argv[1:]
 shell = Shell(Access("", "", ssh=ssh, ssh_config=Path(config)))
 sys.exit(attach(shell, int(vmid), command, Ends(0, 1, 2, kind == "terminal"), {"WORD": "a b"}))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 from tests.integration.running_containers import kept_running

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from provisioner.cli.app import app
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.api import Endpoint
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus.api import Endpoint
 from tests.lab.far import FarIncus
 
 pytestmark = [pytest.mark.incus]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from provisioner import __version__
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.lab.incus import Lab

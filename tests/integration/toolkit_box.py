@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.api import Endpoint
-from provisioner.providers.incus.trust import make_pair
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus.api import Endpoint
+from provisioner.hosts.incus.trust import make_pair
 from tests.lab.incus import Lab, lab_beside, reason_to_skip, shared
 from tests.processes import completed
 

@@ -19,8 +19,8 @@ from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
 from benchmarks.spans import WHOLE
+from provisioner.hosts.base import Provider
 from provisioner.measuring.speech import FORMATS, Ask, Run, Series, Speaker
-from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from tests.processes import killed_at_end
 

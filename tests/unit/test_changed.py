@@ -47,7 +47,7 @@ def parts_for_glob(glob: str) -> list[str]:
         ("roles/litellm/tasks/main.yml", "molecule/litellm", "molecule/kokoro"),
         ("roles/llama_cpp/defaults/main.yml", "tests/integration/test_llama_cpp_sources.py", "molecule/kokoro"),
         ("molecule/door/converge.yml", "molecule/door", "molecule/base"),
-        ("src/provisioner/providers/incus/api.py", "tests/integration/test_incus.py", "molecule/kokoro"),
+        ("src/provisioner/hosts/incus/api.py", "tests/integration/test_incus.py", "molecule/kokoro"),
         ("src/provisioner/reconcile/plan.py", "molecule/kokoro", "nothing"),
         ("src/provisioner/cluster/read_node.py", "tests/integration/cluster/test_cluster_check.py", "molecule/base"),
         ("tests/integration/up/test_drift.py", "tests/integration/up/test_drift.py", "tests/integration/test_lock.py"),

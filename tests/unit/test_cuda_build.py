@@ -11,7 +11,7 @@ import yaml
 
 from benchmarks import cuda_build
 from benchmarks.measuring import Cost
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 
 
 class Container:

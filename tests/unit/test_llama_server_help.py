@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.hosts.incus.observe import flags_here
 from provisioner.lab.opening import open_lab
-from provisioner.providers.incus.observe import flags_here
 from provisioner.reconcile.artifacts import cached_file, is_intact
 from provisioner.values import paths
 from provisioner.values.state import HostState

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import ssh
+from provisioner.hosts.proxmox import ssh
 from provisioner.reconcile import runner
 from provisioner.values.state import Secret
 from provisioner.values.work_folders import by_age, own_folder, prune, sweep

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from provisioner.providers import provider_for
+from provisioner.hosts import provider_for
 from provisioner.values.state import Instance
 
 SCENARIO = Path(__file__).resolve().parents[1]

@@ -14,6 +14,7 @@ from provisioner.cli.containers import Containers
 from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.measuring.endpoints import host_load
 from provisioner.measuring.gate import LEAST_TRIALS
@@ -32,7 +33,6 @@ from provisioner.measuring.speech import (
     setting_of,
     speakers_of,
 )
-from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
 from provisioner.values.errors import InputError
 

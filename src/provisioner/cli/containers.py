@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from provisioner.cli.session import Session
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
-from provisioner.providers.base import Provider
 from provisioner.reconcile.observe import observe
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.state import Instance, InstanceKind, Status

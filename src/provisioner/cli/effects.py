@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provisioner.hosts import provider_for
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
-from provisioner.providers import provider_for
-from provisioner.providers.base import Provider
 from provisioner.values import paths
 
 if TYPE_CHECKING:
-    from provisioner.providers.incus.api import Endpoint
-    from provisioner.providers.proxmox.access import Access, Direct
+    from provisioner.hosts.incus.api import Endpoint
+    from provisioner.hosts.proxmox.access import Access, Direct
 
 
 def providers_of(lab: Lab) -> dict[str, Provider]:
@@ -36,7 +36,7 @@ def provider_of(name: str, host: IncusHost | ProxmoxHost, folder: Path, *, direc
 
 def endpoint_of(host: IncusHost, folder: Path) -> Endpoint:
     """Where that Incus is, by its page; one elsewhere is shown this user's certificate where the page names none."""
-    from provisioner.providers.incus.api import Endpoint, local_endpoint
+    from provisioner.hosts.incus.api import Endpoint, local_endpoint
 
     if host.incus == "local":
         return local_endpoint()
@@ -60,7 +60,7 @@ def direct_of(lab: Lab, name: str) -> Direct | None:
     ways = direct_ways(lab.resolved, name)
     if not ways:
         return None
-    from provisioner.providers.proxmox.access import Direct
+    from provisioner.hosts.proxmox.access import Direct
 
     key = lab.loaded.path.parent / Path(host.ssh_key).expanduser() if host.ssh_key else None
     return Direct((paths.state(lab.name) / "ssh").absolute(), ways, key.absolute() if key else None)
@@ -68,7 +68,7 @@ def direct_of(lab: Lab, name: str) -> Direct | None:
 
 def access_of(host: ProxmoxHost, folder: Path) -> Access:
     """How the node is reached, by its page; a relative path in it is one in ``folder``."""
-    from provisioner.providers.proxmox.access import SSH_CONFIG, Access
+    from provisioner.hosts.proxmox.access import SSH_CONFIG, Access
 
     config = os.environ.get(SSH_CONFIG)
     return Access(

@@ -21,8 +21,8 @@ from provisioner.values.state import Secret
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
-    from provisioner.providers.incus.api import Endpoint
-    from provisioner.providers.incus.trust import Token
+    from provisioner.hosts.incus.api import Endpoint
+    from provisioner.hosts.incus.trust import Token
     from provisioner.reconcile.prepare import Way
 
 
@@ -120,7 +120,7 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
 
 def cards_here() -> tuple[Card, ...]:
     """The graphics cards of this machine."""
-    from provisioner.providers import provider_for
+    from provisioner.hosts import provider_for
 
     return provider_for(TARGET, "incus").cards()
 
@@ -150,7 +150,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
     """Prepare the one host that is named; ``others``: options that were given and belong to this machine."""
     from functools import partial
 
-    from provisioner.providers.proxmox import ProxmoxProvider
+    from provisioner.hosts.proxmox import ProxmoxProvider
     from provisioner.reconcile import prepare
 
     way = _way(session, words)
@@ -225,8 +225,8 @@ MAX_TOKEN_CHARACTERS = 65536
 def enrol(session: Session, text: str, address: str | None, *, others: Sequence[str]) -> int:
     """Have this user's client certificate trusted by the Incus that made the token ``text``."""
     from provisioner.cli.effects import client_pair
+    from provisioner.hosts.incus import trust
     from provisioner.labfile.fields import https_address
-    from provisioner.providers.incus import trust
 
     if others:
         names = ", ".join(sorted(others))
@@ -252,7 +252,7 @@ def _enrolled(token: Token, pair: tuple[Path, Path], address: str) -> tuple[Endp
     """Where that Incus is, and what it says of itself; else ``PreflightError``, also where a file or the line fails."""
     from http.client import HTTPException
 
-    from provisioner.providers.incus import api, trust
+    from provisioner.hosts.incus import api, trust
 
     try:
         return trust.enrol(token, pair, address)

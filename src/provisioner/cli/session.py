@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from provisioner.cli.console import Console
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
+    from provisioner.hosts.base import Provider
     from provisioner.lab.opening import Lab
     from provisioner.labfile.loader import Needs
-    from provisioner.providers.base import Provider
     from provisioner.reconcile.artifacts import RunPlaybook
     from provisioner.reconcile.effects import Effects
     from provisioner.reconcile.runner import PlaybookResult

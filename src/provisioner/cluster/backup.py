@@ -14,7 +14,7 @@ from pathlib import Path
 from provisioner.cluster.facts import Guest
 from provisioner.cluster.read_node import read_guests
 from provisioner.cluster.record import Run
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.values.errors import ProviderError
 from provisioner.values.plain_data import Foreign
 

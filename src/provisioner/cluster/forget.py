@@ -31,7 +31,7 @@ from provisioner.cluster.read_corosync import read_corosync_conf
 from provisioner.cluster.record import Run, all_runs, now, write_record
 from provisioner.cluster.run import Effects, RepairTarget, begin_run, cluster_lock, finish_run, run_runbook
 from provisioner.cluster.runbooks import Runbook
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.report.style import PLAIN, Style, indent, safe_line
 from provisioner.values.errors import PreflightError, ProviderError, VerificationError
 from provisioner.values.events import ApplyProgress, Event

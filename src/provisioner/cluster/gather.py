@@ -14,10 +14,10 @@ from pathlib import Path
 from provisioner.cluster.facts import ClusterFacts, NodeFacts, Sign, Silent
 from provisioner.cluster.read_corosync import UnreadableError
 from provisioner.cluster.read_node import read_node
+from provisioner.hosts.proxmox.access import SSH_CONFIG, Access
+from provisioner.hosts.proxmox.ssh import Destination, Shell, destination_of, no_ssh_error
 from provisioner.lab.opening import open_lab
 from provisioner.labfile.hosts import ProxmoxHost
-from provisioner.providers.proxmox.access import SSH_CONFIG, Access
-from provisioner.providers.proxmox.ssh import Destination, Shell, destination_of, no_ssh_error
 from provisioner.values import paths
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError, UnavailableError
 from provisioner.values.events import ApplyProgress, Event

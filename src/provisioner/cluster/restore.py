@@ -27,7 +27,7 @@ from provisioner.cluster.record import (
 from provisioner.cluster.rejoin_plan import Kind
 from provisioner.cluster.run import Effects, cluster_lock, finish_run
 from provisioner.cluster.text import numbered
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.report.style import PLAIN, Style, indent, safe_line
 from provisioner.values.errors import InputError, PreflightError, ProviderError, UnavailableError
 from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart, Event

@@ -18,7 +18,7 @@ from provisioner.cluster.gather import Reach
 from provisioner.cluster.page import record_html
 from provisioner.cluster.record import CommandRecord, Record, Run, StepRecord, StepStatus, create_run, now, write_record
 from provisioner.cluster.runbooks import known_runbook
-from provisioner.providers.proxmox.ssh import CONNECT_TIMEOUT_S, Shell, ssh_environment, unreachable_error
+from provisioner.hosts.proxmox.ssh import CONNECT_TIMEOUT_S, Shell, ssh_environment, unreachable_error
 from provisioner.reconcile.inventory import render_nodes
 from provisioner.values import paths
 from provisioner.values.errors import LockedError, ProviderError

@@ -23,11 +23,11 @@ from provisioner.doctor.inside import inside_diagnoses
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
+from provisioner.hosts.base import Provider
 from provisioner.lab import images_by_host
 from provisioner.lab.cards import card_requests, choose_cards, lends
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.providers.base import Provider
 from provisioner.reconcile.capacity import PORTS_HINT, taken_ports
 from provisioner.reconcile.observe import kept_images
 from provisioner.reconcile.plan import make_plan

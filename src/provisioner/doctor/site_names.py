@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
 from provisioner.labfile.hosts import IncusHost, is_elsewhere
-from provisioner.providers.base import Provider
 from provisioner.reconcile.addresses import lan_address
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ProvisionError

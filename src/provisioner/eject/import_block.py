@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.rules import RESERVED_PREFIX
 from provisioner.lab.written import wanted_of, written_container
 from provisioner.labfile.fields import LABEL
-from provisioner.providers.base import Provider
 from provisioner.reconcile.observe import observe
 from provisioner.reconcile.text import attribute_text
 from provisioner.report.style import indent, safe_line

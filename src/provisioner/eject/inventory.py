@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.turns import TAKING_TURNS, takes_turns
-from provisioner.providers.base import Provider
 from provisioner.reconcile.addresses import look_at_addresses
 from provisioner.reconcile.inventory import CONTAINER_PYTHON
 from provisioner.reconcile.observe import cards_of, kept_images, observe

@@ -12,12 +12,12 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar
 
+from provisioner.hosts.base import Provider
 from provisioner.inside import activity, agent
 from provisioner.inside.answers import DamagedAnswerError, live_answer
 from provisioner.inside.bundle import program_of
 from provisioner.lab.opening import Lab
 from provisioner.measuring.pause import switch_socket
-from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import COMMAND
 from provisioner.report.style import PLAIN, Style, safe_line

@@ -15,11 +15,11 @@ from time import monotonic, sleep
 from types import ModuleType
 from typing import Any
 
+from provisioner.hosts.base import Provider
 from provisioner.inside import cpu_waits, trial_unit
 from provisioner.inside.bundle import program_of
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import COMMAND, damaged, failures_of
 from provisioner.reconcile.observe import Survey, is_running, settled, survey

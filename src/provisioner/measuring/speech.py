@@ -9,6 +9,7 @@ from itertools import product
 from statistics import median
 from typing import Any
 
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.measuring.endpoints import Load, NobodyTells
@@ -16,7 +17,6 @@ from provisioner.measuring.engine import served_there
 from provisioner.measuring.history import SECONDS, Result, Setting, Trial
 from provisioner.measuring.history import Series as Figure
 from provisioner.measuring.pause import Engine
-from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
 from provisioner.report.style import aligned
 from provisioner.services import knowledge_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.gpus.cards import Card
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
 from provisioner.page.clients import CLIENTS, client_text
@@ -16,7 +17,6 @@ from provisioner.page.plots import measurements
 from provisioner.page.sections import all_warnings, cards, changes, routes, services, warnings
 from provisioner.page.style import SHEET, sheet_digest, without_style
 from provisioner.page.topology import graph_text
-from provisioner.providers.base import Provider
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.observe import Survey, look_around
 from provisioner.report.html import Markup, moment, opened, quiet, section, state, tag, wide

@@ -13,11 +13,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.labfile.hosts import IncusHost, is_elsewhere
 from provisioner.labfile.spec import LOCAL_HOST, fixed_address
-from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from time import monotonic
 
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.values.plan import Change, differences, needs_restart

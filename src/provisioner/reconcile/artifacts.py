@@ -18,7 +18,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 from provisioner.reconcile.inventory import render_builders
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.serving.programs import keep_program

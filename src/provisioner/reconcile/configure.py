@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
+from provisioner.hosts.base import Provider
 from provisioner.inside.module_server.handing import Served, stop_command
-from provisioner.providers.base import Provider
 from provisioner.reconcile.artifacts import Emit, RunPlaybook
 from provisioner.reconcile.evidence import last_words
 from provisioner.reconcile.inventory import render_inventory

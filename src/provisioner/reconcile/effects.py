@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 from provisioner.values.errors import PreflightError, joined
 from provisioner.values.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
 from provisioner.values.plan import ImpossiblePlanError, Plan

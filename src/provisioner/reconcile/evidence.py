@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 from provisioner.values.errors import ProviderError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ACTIVE, ContainerFact, UnitState, by_address

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from provisioner.hosts.base import Looked, Provider
 from provisioner.inside import agent
 from provisioner.inside.agent import canonical, keyed_digest
 from provisioner.inside.answers import DamagedAnswerError, look_answer, stamp_answer
-from provisioner.providers.base import Looked, Provider
 from provisioner.values.address import Address
 from provisioner.values.declared import INTERNET, REACHES
 from provisioner.values.errors import ProviderError

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from provisioner.providers.base import Provider
+from provisioner.hosts.base import Provider
 from provisioner.values.errors import LockedError, PreflightError, ProvisionError
 
 # Take a lab's lock on one host: when nobody has it, or from a run that is dead.

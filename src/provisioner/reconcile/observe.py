@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.rules import short_keys
 from provisioner.lab.turns import others_hold_s, place_in_share
-from provisioner.providers.base import Provider
 from provisioner.reconcile.addresses import Addresses, look_at_addresses
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import has_other_secrets, probe, reasons_to_run, require_answers

@@ -21,9 +21,9 @@ from provisioner.values.host_facts import ApiRights
 from provisioner.values.state import Secret
 
 if TYPE_CHECKING:
-    from provisioner.providers.proxmox import ProxmoxProvider
-    from provisioner.providers.proxmox.access import Access
-    from provisioner.providers.proxmox.prepare import Need, NodeToPrepare
+    from provisioner.hosts.proxmox import ProxmoxProvider
+    from provisioner.hosts.proxmox.access import Access
+    from provisioner.hosts.proxmox.prepare import Need, NodeToPrepare
 
 
 Say = Callable[[str], None]
@@ -46,7 +46,7 @@ class Way:
 
 def commands(way: Way) -> list[str]:
     """What a person types on the node as root to have the same, but for the templates."""
-    from provisioner.providers.proxmox import prepare
+    from provisioner.hosts.proxmox import prepare
 
     _require_login(way)
     return prepare.grant_commands(way.access, _need(way, ("", "")))
@@ -57,8 +57,8 @@ def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: S
 
     The token's secret goes into ``secrets.env`` beside the file and nowhere else.
     """
-    from provisioner.providers.proxmox.prepare import NodeToPrepare
-    from provisioner.providers.proxmox.ssh import Shell
+    from provisioner.hosts.proxmox.prepare import NodeToPrepare
+    from provisioner.hosts.proxmox.ssh import Shell
 
     _require_login(way)
     node = NodeToPrepare(way.access, Shell(way.access))
@@ -79,7 +79,7 @@ def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: S
 
 def _need(way: Way, found: tuple[str, str]) -> Need:
     """The storages and bridges that the file's containers there use; ``found``: what stands for what is left out."""
-    from provisioner.providers.proxmox.prepare import Need
+    from provisioner.hosts.proxmox.prepare import Need
 
     lab, page = way.lab, way.page
     containers = lab.resolved.containers.values()
@@ -110,7 +110,7 @@ def _fetch_authority(way: Way, node: NodeToPrepare, say: Say) -> int:
 
 def _require_login(way: Way) -> None:
     """Raise ``PreflightError`` where a user would be made who could not log in: no password is made for one."""
-    from provisioner.providers.proxmox.access import ROOT
+    from provisioner.hosts.proxmox.access import ROOT
 
     if way.page.token is None and way.page.user != ROOT:
         raise PreflightError(

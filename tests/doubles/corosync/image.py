@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from provisioner.values import paths
 from provisioner.values.state import Instance
 from tests.doubles.corosync.incus_cli import incus, query

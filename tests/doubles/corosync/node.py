@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
 from pathlib import Path
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from tests.doubles.corosync.incus_cli import incus, query
 from tests.lab.incus import RUN, Lab
 

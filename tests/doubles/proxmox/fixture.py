@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.access import Access
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.values.state import Secret
 from tests.doubles.proxmox.double import Double, double
 from tests.doubles.proxmox.incus_containers import IncusContainers

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.incus.api import Client, Endpoint, WireError
+from provisioner.hosts.incus.api import Client, Endpoint, WireError
 from tests.doubles.proxmox.errors import died
 from tests.doubles.proxmox.guest import parts, volumes
 from tests.doubles.proxmox.guests import Interface, Template

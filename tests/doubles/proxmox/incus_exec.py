@@ -11,9 +11,9 @@ import os
 import sys
 import threading
 
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.api import WireError
-from provisioner.providers.incus.attach import Ends, attach
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus.api import WireError
+from provisioner.hosts.incus.attach import Ends, attach
 
 FAILED = 255
 

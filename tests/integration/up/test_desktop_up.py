@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.hosts.incus import IncusProvider
 from provisioner.page.clients import Desktop, certificate_word, client
-from provisioner.providers.incus import IncusProvider
 from tests.desktop_lab import CERTIFICATE, PASSWORDS, PORT, USERS, DesktopLab
 from tests.desktop_pictures import inked
 from tests.integration.role_box import RoleBox

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from tests.integration.up.elsewhere_lab import elsewhere_lab
 from tests.integration.up.quickstart_lab import CANARIES, MASTER_KEY, Lab
 from tests.lab.far import FarIncus

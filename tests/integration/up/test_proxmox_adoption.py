@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.plain_ansible import ansible, play

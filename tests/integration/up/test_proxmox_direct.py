@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.hosts.proxmox import ProxmoxProvider
 from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.plain_ansible import ansible, play
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, Ran

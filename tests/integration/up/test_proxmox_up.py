@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
+from provisioner.hosts.incus import IncusProvider
 from tests.http_servers import files_served
 from tests.processes import completed
 from tests.scenario_programs import module_at

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.base import Provider
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.hosts.base import Provider
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.doubles.proxmox.fixture import PveHost
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab

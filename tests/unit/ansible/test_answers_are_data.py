@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.hosts.fake import FakeProvider
 from provisioner.page.page import lab_page
-from provisioner.providers.fake import FakeProvider
 from provisioner.reconcile.configure import prove
 from provisioner.reconcile.prove import FILE, ended_proofs, proofs_in, remember
 from provisioner.reconcile.runner import LONGEST_SAID, PlaybookResult, TaskEvent, run_playbook

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.ansible.modules.provision_container import HOST, OPTIONS, run, wanted_instance
-from provisioner.providers.fake import FakeProvider
+from provisioner.hosts.fake import FakeProvider
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.state import Device, InstanceKind, Status
 

@@ -16,9 +16,9 @@ from provisioner.ansible.modules.provision_container import (
     run,
     wanted_instance,
 )
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.incus.api import Endpoint
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.incus.api import Endpoint
 from provisioner.values.errors import InputError, PreflightError
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve

@@ -20,8 +20,8 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.cli.app import run
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.models import tiny
-from provisioner.providers.fake import Container, FakeProvider
 from provisioner.reconcile import capacity
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.values.state import Execution

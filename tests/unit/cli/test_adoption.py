@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.values.state import Instance, Status
 from tests.case_files import read_cases
 from tests.unit.cli.conftest import World

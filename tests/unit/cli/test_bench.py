@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.services.kokoro import SPEAKER
 from provisioner.values.state import Execution, Instance
 from tests.unit.cli.conftest import World

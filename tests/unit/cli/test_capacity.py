@@ -72,7 +72,7 @@ def test_a_host_is_asked_where_something_is_made_or_enlarged(
     lab.write_text(sized(disk="30GiB"))
     assert "llama: 22.0 GiB of disks are new" in world.command("plan").err
     monkeypatch.delattr(type(world.host), "capacity")
-    monkeypatch.delattr("provisioner.providers.base.Provider.capacity")
+    monkeypatch.delattr("provisioner.hosts.base.Provider.capacity")
     lab.write_text(sized())
     world.done("plan")
     lab.write_text(sized().replace("context: 4096", "context: 2048"))

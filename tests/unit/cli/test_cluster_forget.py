@@ -21,7 +21,7 @@ from provisioner.cluster import backup, forget, quorum
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.facts import Guest, NodeFacts
 from provisioner.cluster.gather import Reach
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.values.errors import ExitCode, UnavailableError
 from provisioner.values.events import Event

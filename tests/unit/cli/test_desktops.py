@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.hosts.fake import Container
 from provisioner.page.clients import Client, Desktop, client, rdp_text
-from provisioner.providers.fake import Container
 from provisioner.reconcile.evidence import MOST_BYTES
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution

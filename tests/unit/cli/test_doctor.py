@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cli.app import run
-from provisioner.providers.fake import FakeProvider
+from provisioner.hosts.fake import FakeProvider
 from provisioner.values.capacity import Pool
 from provisioner.values.errors import ProviderError
 from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom

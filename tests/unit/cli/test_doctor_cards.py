@@ -11,7 +11,7 @@ import pytest
 from provisioner.doctor import hosts
 from provisioner.gpus.cards import Card, Link, Node
 from provisioner.gpus.health import HostDriver
-from provisioner.providers.fake import Container, FakeProvider
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.host_facts import HostAnswers, HostFact
 from provisioner.values.state import Execution, Instance, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.doctor.hosts import SCRIPT
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.values.state import Execution
 from tests.unit.cli.conftest import World
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from provisioner.cli.effects import providers_of
+from provisioner.hosts.proxmox import ProxmoxProvider
+from provisioner.hosts.proxmox.access import Direct
 from provisioner.lab.opening import open_lab
-from provisioner.providers.proxmox import ProxmoxProvider
-from provisioner.providers.proxmox.access import Direct
 from provisioner.values import paths
 from tests.case_files import read_cases
 

@@ -9,7 +9,7 @@ import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
 
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution
 from tests.attackers.answers import LIES, steering

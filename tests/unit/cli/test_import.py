@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.values.state import Execution, Instance, Status
 from tests.case_files import read_cases
 from tests.snapshots import case_name

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner.cli.exec import LOGIN_SHELL
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.values.state import Execution, Instance, InstanceKind
 from tests.processes import killed_at_end
 from tests.snapshots import case_name

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.fake import FakeProvider
+from provisioner.hosts.fake import FakeProvider
 from provisioner.values.state import Instance, Status
 from tests.unit.cli.conftest import World
 

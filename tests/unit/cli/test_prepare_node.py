@@ -12,8 +12,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import run
-from provisioner.providers.proxmox import ssh
-from provisioner.providers.proxmox.access import Access
+from provisioner.hosts.proxmox import ssh
+from provisioner.hosts.proxmox.access import Access
 from provisioner.values.state import Execution
 from tests.doubles.proxmox import Double, pvesh
 from tests.doubles.proxmox.fixture import pve

@@ -155,8 +155,8 @@ def test_a_plan_imports_no_driver_that_the_file_does_not_name(lab: Path) -> None
     command = (sys.executable, "-c", program, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=nowhere, timeout=60)
     imported = done.stderr.split()
-    assert "provisioner.providers.incus.api" in imported
-    assert [name for name in imported if "proxmox" in name.partition("providers.")[2] or "cluster" in name] == []
+    assert "provisioner.hosts.incus.api" in imported
+    assert [name for name in imported if "proxmox" in name.partition("hosts.")[2] or "cluster" in name] == []
     assert len(imported) <= MOST_MODULES
 
 
@@ -164,7 +164,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "import provisioner.cli.plan, provisioner.providers.incus, provisioner.reconcile.up\n"
+        "import provisioner.cli.plan, provisioner.hosts.incus, provisioner.reconcile.up\n"
         "from provisioner.lab.opening import open_lab\n"
         "lab = open_lab(Path(sys.argv[1]))\n"
         "lab.look_at_models()\n"

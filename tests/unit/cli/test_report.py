@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.hosts.fake import FakeProvider
 from provisioner.measuring import history
 from provisioner.measuring.history import Result, Series, Setting, Trial
 from provisioner.measuring.probe import Tried, file_of, keep
-from provisioner.providers.fake import FakeProvider
 from provisioner.reconcile.runner import TaskEvent
 from provisioner.report.style import markup_text
 from provisioner.values.address import Address

@@ -23,7 +23,7 @@ from provisioner.cli import top
 from provisioner.cli.app import run
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
-from provisioner.providers.fake import Container
+from provisioner.hosts.fake import Container
 from provisioner.services.llama_cpp import SERIES
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Execution

@@ -13,8 +13,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.app import app
 from provisioner.cli.host import label
-from provisioner.providers.incus import trust
-from provisioner.providers.incus.api import Endpoint, WireError
+from provisioner.hosts.incus import trust
+from provisioner.hosts.incus.api import Endpoint, WireError
 from tests.raising import raising
 from tests.snapshots import case_name
 

@@ -9,7 +9,7 @@ from typing import Self
 import pytest
 import yaml
 
-from provisioner.providers.fake import FakeProvider
+from provisioner.hosts.fake import FakeProvider
 from provisioner.reconcile import addresses
 from provisioner.reconcile.runner import TaskEvent
 from provisioner.values import paths

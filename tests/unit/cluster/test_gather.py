@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.facts import CorosyncConf, Member, NodeFacts, Signatures
 from provisioner.cluster.gather import Reach, clock_offset, gather, reach
-from provisioner.providers.proxmox.ssh import CommandTimeoutError, Shell
+from provisioner.hosts.proxmox.ssh import CommandTimeoutError, Shell
 from provisioner.report.messages import error_text
 from provisioner.values.errors import ExitCode, InputError, PreflightError, UnavailableError
 from provisioner.values.events import Event

@@ -29,7 +29,7 @@ from provisioner.cluster.rejoin_plan import Entry, Kind
 from provisioner.cluster.rejoin_preconditions import Readiness, rejoin_proofs
 from provisioner.cluster.run import Effects, Job
 from provisioner.cluster.runbooks import known_runbook
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.reconcile.runner import PlaybookResult
 from provisioner.values.state import Execution
 from tests.unit.cluster.rejoin_case import CASES, read_case, situation

@@ -20,8 +20,8 @@ from provisioner.cluster.gather import Reach
 from provisioner.cluster.record import Record, create_run
 from provisioner.cluster.restore import require_same, require_spare
 from provisioner.cluster.run import Effects
-from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.access import Access
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.reconcile.runner import PlaybookResult
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Execution

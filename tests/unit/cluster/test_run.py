@@ -27,11 +27,11 @@ from provisioner.cluster.record import (
     write_record,
 )
 from provisioner.cluster.run import Job, inventory, node_lock, run_steps
-from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.ssh import Shell
+from provisioner.hosts.proxmox.access import Access
+from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.reconcile.runner import PlaybookResult, RunCommand, TaskEvent
 from provisioner.values.errors import LockedError, ProvisionError, UnavailableError
-from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
+from tests.unit.hosts.proxmox.nearby import Nearby, nearby, shell
 
 STEPS = (
     StepRecord("prove", "Prove it.", StepStatus.NOT_REACHED),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.fake import Container, FakeProvider
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.reconcile.gather import probe, reasons_to_run, write_stamps
 from provisioner.reconcile.judge import judge, processor
 from provisioner.reconcile.observe import asleep_words

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.measuring.speech import Speaker, asks, measure, speakers_of
-from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.events import Event

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.providers.fake import FakeProvider
+from provisioner.hosts.fake import FakeProvider
 from provisioner.reconcile.apply import apply_instances
 from provisioner.reconcile.plan import make_destroy_plan, make_plan, make_stop_plan
 from provisioner.values.errors import ProviderError, ReadyTimeoutError

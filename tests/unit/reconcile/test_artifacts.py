@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.fake import FakeProvider, Volume
+from provisioner.hosts.fake import FakeProvider, Volume
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.services.llama_cpp.memory_program import program_of

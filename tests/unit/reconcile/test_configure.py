@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.inside.module_server.handing import Served, stop_command
-from provisioner.providers.fake import Container, FakeProvider
 from provisioner.reconcile.configure import Configured, configure
 from provisioner.reconcile.runner import GO_ON, HIDDEN, PlaybookResult, TaskEvent, run_playbook
 from provisioner.values.errors import PlaybookError, ProviderError, VerificationError

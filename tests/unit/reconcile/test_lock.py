@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.base import Provider
-from provisioner.providers.fake import FakeProvider
-from provisioner.providers.incus import IncusProvider
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.hosts.base import Provider
+from provisioner.hosts.fake import FakeProvider
+from provisioner.hosts.incus import IncusProvider
+from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.reconcile.lock import Holder, Lease, Terms, held, take, this_process, uptime
 from provisioner.values.errors import ExitCode, LockedError, PreflightError, ProviderError
 from tests.processes import awaited_at_end

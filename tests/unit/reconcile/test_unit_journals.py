@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from provisioner.providers.fake import Container, FakeProvider
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.reconcile.evidence import MOST_CHARACTERS, explained, last_words
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.fake import FakeProvider
+from provisioner.hosts.fake import FakeProvider
 from provisioner.reconcile.configure import prove
 from provisioner.reconcile.judge import judge, processor
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent

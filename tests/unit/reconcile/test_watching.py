@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.fake import Container, FakeProvider
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.reconcile import artifacts
 from provisioner.reconcile.artifacts import (
     END_BYTES,

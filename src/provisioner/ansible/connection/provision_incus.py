@@ -58,7 +58,7 @@ from ansible.plugins.connection import ConnectionBase
 from ansible.release import __version__
 
 if TYPE_CHECKING:
-    from provisioner.providers.incus.inside import Inside
+    from provisioner.hosts.incus.inside import Inside
 
 
 class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no type information
@@ -83,8 +83,8 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def _connect(self) -> Connection:
         if self._provider is None:
-            from provisioner.providers.incus.api import endpoint_in
-            from provisioner.providers.incus.inside import Inside
+            from provisioner.hosts.incus.api import endpoint_in
+            from provisioner.hosts.incus.inside import Inside
 
             # The name that Ansible compares with become_user when it decides who must own a copied file.
             self._play_context.remote_user = self.default_user

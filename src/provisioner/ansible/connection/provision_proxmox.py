@@ -51,7 +51,7 @@ from ansible.plugins.connection import ssh
 from ansible.release import __version__
 
 if TYPE_CHECKING:
-    from provisioner.providers.proxmox.ssh import Shell
+    from provisioner.hosts.proxmox.ssh import Shell
 
 # The options of ssh count here, too: those of the ansible-core that runs. Who only reads this page has ours alone.
 DOCUMENTATION += ssh.DOCUMENTATION.partition("\n    options:\n")[2]
@@ -99,8 +99,8 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         return given if given is not None else self._execute(["/bin/sh", "-c", text], in_data or b"")
 
     def _execute(self, command: Sequence[str], stdin: bytes) -> tuple[int, bytes, bytes]:
-        from provisioner.providers.proxmox.execute import PctCall
-        from provisioner.providers.proxmox.ssh import Frame, bounded_call
+        from provisioner.hosts.proxmox.execute import PctCall
+        from provisioner.hosts.proxmox.ssh import Frame, bounded_call
         from provisioner.values import limits
         from provisioner.values.errors import ProvisionError
 
@@ -126,7 +126,7 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file into the container, streamed; one that did not arrive whole is an error."""
-        from provisioner.providers.proxmox import execute
+        from provisioner.hosts.proxmox import execute
         from provisioner.values.errors import ProvisionError
 
         source, name = Path(to_text(in_path)), str(self.get_option("instance"))
@@ -137,7 +137,7 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
         """Copy a file out of the container, streamed; one that is missing is an error."""
-        from provisioner.providers.proxmox import execute
+        from provisioner.hosts.proxmox import execute
         from provisioner.values.errors import ProvisionError
 
         target, name = Path(to_text(out_path)), str(self.get_option("instance"))
@@ -155,8 +155,8 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         super().close()
 
     def _opened(self) -> Shell:
-        from provisioner.providers.proxmox.access import Access
-        from provisioner.providers.proxmox.ssh import Shell
+        from provisioner.hosts.proxmox.access import Access
+        from provisioner.hosts.proxmox.ssh import Shell
 
         config = self.get_option("node_ssh_config")
         return Shell(Access("", "", ssh=self.get_option("node_ssh"), ssh_config=Path(config) if config else None))

@@ -167,8 +167,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 if TYPE_CHECKING:
+    from provisioner.hosts.base import Provider
     from provisioner.labfile.spec import Spec
-    from provisioner.providers.base import Provider
     from provisioner.values.plan import Change
     from provisioner.values.state import Device, Fleet, Instance
 
@@ -294,13 +294,13 @@ def lab_of(options: Mapping[str, Any]) -> Spec:
 
 def provider_of(options: Mapping[str, Any]) -> Provider:
     """The driver of the host that the task names."""
-    from provisioner.providers import provider_for
+    from provisioner.hosts import provider_for
 
     if options["host"]:
         from provisioner.cli.effects import provider_of as provider_by_page
 
         return provider_by_page(HOST, lab_of(options).hosts[HOST], Path.cwd())
-    from provisioner.providers.incus.api import endpoint_in
+    from provisioner.hosts.incus.api import endpoint_in
 
     return provider_for(HOST, "incus", endpoint=endpoint_in({"endpoint": options["endpoint"]}))
 

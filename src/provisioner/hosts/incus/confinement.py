@@ -1,0 +1,226 @@
+"""Lists of access rules (network ACLs) on the network cards of containers that run code of others.
+
+Such a list lets out to the servers of the bridge, to all that is public, and to what the file connects; its host
+refuses the rest, whoever asks for it in the container. The host works them into rules for its bridge, for which its
+kernel has to be able to follow connections on bridges: one that cannot refuses the list when it is put on a card. The
+list is kept then, with the kernel's version on it, so that it is not tried again and again.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from http import HTTPStatus
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
+
+from provisioner.hosts.incus.api import Client, WireError
+from provisioner.hosts.incus.containers import Body, change
+from provisioner.hosts.incus.translate import LAB, address_in
+from provisioner.values.state import Instance
+
+EXTENSION = "network_bridge_acl_devices"
+NFTABLES = "nftables"
+CARD = "eth0"
+PATH = "network-acls"
+REFUSED = "user.provisioner.refused"
+"""The kernel that refused the list."""
+NO_RULES = "Failed adding bridge filter rules"
+"""In what Incus says where the kernel refuses them."""
+ACLS = "security.acls"
+OURS = "provision-"
+KEYS = {f"{ACLS}.default.egress.action": "reject", f"{ACLS}.default.ingress.action": "allow"}
+DOMAIN = ".incus"
+PRIVATE = (
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *("192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3"),
+)
+"""What is nobody's on the internet, as role ``egress`` has it; a test holds both."""
+PRIVATE_6 = ("::/3", "4000::/2", "8000::/1")
+"""All of IPv6 that is nobody's on the internet."""
+
+Rule = dict[str, str]
+Found = Mapping[str, Any]
+
+NONE: Found = {"config": {}, "egress": []}
+"""In the place of a list that is not there."""
+UNSEEN: dict[str, Found] = {}
+"""In the place of lists that this user may not see."""
+
+
+def is_possible(server: Found, card: Found) -> bool:
+    """Whether an Incus takes such lists for cards like that, by what ``/1.0`` answers; its kernel may refuse them."""
+    has_lists = EXTENSION in server.get("api_extensions", ()) and server["environment"].get("firewall") == NFTABLES
+    return has_lists and "network" in card
+
+
+def name_of(lab: str, container: str) -> str:
+    """The name of a container's list: 63 characters at most, the last of which tell labs and long names apart."""
+    return f"{OURS}{container[:40]}-{sha256(f'{lab}/{container}'.encode()).hexdigest()[:12]}"
+
+
+class Confinement:
+    """The lists of one lab on one Incus; ``card`` is what the profile's network card is."""
+
+    def __init__(self, client: Client, lab: str, card: Found) -> None:
+        self._client = client
+        self._lab = lab
+        self._card = card
+
+    def hold(self, instance: Instance, root: Mapping[str, str]) -> str:
+        """Have the host hold a running container to what it ``reaches``; give its words where its kernel cannot."""
+        name = instance.name
+        if instance.reaches is None:
+            change(self._client, name, released, root)
+            return ""
+        acl = name_of(self._lab, name)
+        found = self._lists().get(acl, NONE)
+        wanted = {
+            "description": f"What container {name} of lab {self._lab} reaches",
+            "egress": self._rules(instance.reaches, found["egress"], asks=True),
+            "ingress": [],
+            "config": {LAB: self._lab},
+        }
+        if found is NONE:
+            self._client.write("post", PATH, body={"name": acl, **wanted})
+        elif found != {**found, **wanted}:
+            self._client.write("put", PATH, acl, body=wanted)
+        try:
+            change(self._client, name, partial(_held, acl=acl, card=self._card), root)
+        except WireError as error:
+            if NO_RULES not in str(error):
+                raise
+            mark = {LAB: self._lab, REFUSED: _kernel(self._client.get())}
+            self._client.write("put", PATH, acl, body={**wanted, "config": mark})
+            return str(error)
+        return ""
+
+    def delete(self, container: str) -> None:
+        """Delete the list of a container that is gone."""
+        acl = name_of(self._lab, container)
+        if acl in self._lists():
+            self._client.write("delete", PATH, acl)
+
+    def read(self, server: Found, containers: Iterable[Found]) -> dict[str, dict[str, Any]] | None:
+        """What their host holds containers to, by their names, as attributes of an ``Instance``; None: it holds none.
+
+        Of one whose list is not on its card, or not as provision writes it, nothing is told.
+        """
+        if not is_possible(server, self._card):
+            return None
+        lists = self._lists()
+        if lists is UNSEEN:
+            return None
+        told = {}
+        for container in containers:
+            acl = name_of(self._lab, container["name"])
+            found = lists.get(acl, NONE)
+            card = container["expanded_devices"].get(CARD, {})
+            refused_by = found["config"].get(REFUSED, "")
+            is_there = refused_by == _kernel(server) or (acl in card.get(ACLS, "") and card.items() >= KEYS.items())
+            reaches = tuple(filter(None, (rule.get("description") for rule in found["egress"])))
+            if is_there and found["egress"] == self._rules(reaches, found["egress"], asks=False):
+                told[container["name"]] = {"reaches": reaches, "refused_by": refused_by}
+        return told
+
+    def _lists(self) -> dict[str, Found]:
+        """The lists with the lab's mark by their names; who is restricted to projects, or on an old Incus, has none."""
+        try:
+            listed = self._client.get(PATH, recursion="1")
+        except WireError as error:
+            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+                raise
+            return UNSEEN
+        return {one["name"]: one for one in listed if one["config"].get(LAB) == self._lab}
+
+    def _rules(self, reaches: Iterable[str], before: Sequence[Rule], *, asks: bool) -> list[Rule]:
+        """The rules, in the order in which they are written; an address that nobody knows now stays what it was.
+
+        ``asks``: whether it is asked where names of the LAN lead by now.
+        """
+        page = self._client.get("networks", self._card["network"])["config"]
+        servers = [ip_interface(page[key]) for key in ("ipv4.address", "ipv6.address") if "/" in page.get(key, "")]
+        public = ",".join(_public(str(server.network) for server in servers))
+        rules = [
+            {"action": "allow", "destination": public, "state": "enabled"},
+            {"action": "allow", "destination": "ff02::/16", "protocol": "icmp6", "state": "enabled"},
+            _allowed("255.255.255.255/32", "udp", "67"),
+            _allowed("ff02::1:2/128", "udp", "547"),
+        ]
+        for server in servers:
+            rules.append(_allowed(str(server.ip), "udp", "53,67"))
+            rules.append(_allowed(str(server.ip), "tcp", "53"))
+        known = {rule.get("description"): rule.get("destination") for rule in before}
+        for written in sorted(reaches):
+            host, _, port = written.rpartition(":")
+            destination = ",".join(self._addresses(host.strip("[]"), asks=asks)) or known.get(written)
+            rule = {**_allowed(str(destination), "tcp", port), "description": written}
+            if not destination:
+                del rule["destination"]
+                rule["state"] = "disabled"
+            rules.append(rule)
+        return rules
+
+    def _addresses(self, host: str, *, asks: bool) -> Iterable[str]:
+        """Where a host is: itself where it is an address, a container's own, or what this machine is told of a name."""
+        with suppress(ValueError):
+            return [str(ip_address(host))]
+        if host.endswith(DOMAIN):
+            state = self._client.find("instances", host.removesuffix(DOMAIN), "state")
+            return filter(None, [address_in(state or {})])
+        if asks:
+            with suppress(OSError):
+                found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                return sorted({str(one[4][0]) for one in found})
+        return []
+
+
+def _kernel(server: Found) -> str:
+    return f"kernel {server['environment']['kernel_version']}"
+
+
+def _allowed(destination: str, protocol: str, port: str) -> Rule:
+    """The rule that lets out to a port."""
+    return {
+        "action": "allow",
+        "destination": destination,
+        "protocol": protocol,
+        "destination_port": port,
+        "state": "enabled",
+    }
+
+
+def _public(near: Iterable[str]) -> Iterator[str]:
+    """All ranges that are public, without the networks of the bridge itself."""
+    taken = [ip_network(one) for one in (*PRIVATE, *PRIVATE_6, *near)]
+    taken.sort(key=lambda one: (one.version, int(one.network_address)))
+    free = {4: 0, 6: 0}
+    for one in taken:
+        first, last = int(one.network_address), int(one.broadcast_address)
+        address, begin = type(one.network_address), free[one.version]
+        if begin < first:
+            yield f"{address(begin)}-{address(first - 1)}"
+        free[one.version] = max(begin, last + 1)
+
+
+def _held(body: Body, *, acl: str, card: Mapping[str, str]) -> Body:
+    """The body of a container with the list on its card beside those of others; the card is its own from then on."""
+    own = released(body)["devices"].get(CARD, card)
+    lists = ",".join(filter(None, (own.get(ACLS), acl)))
+    return {**body, "devices": {**body["devices"], CARD: {**own, ACLS: lists, **KEYS}}}
+
+
+def released(body: Body) -> Body:
+    """The body of a container whose card bears no list of ours."""
+    card = body["devices"].get(CARD, {})
+    lists = card.get(ACLS, "").split(",")
+    others = [one for one in lists if not one.startswith(OURS)]
+    if others == lists:
+        return body
+    rest = {key: value for key, value in card.items() if key not in (ACLS, *KEYS)}
+    if others:
+        rest[ACLS] = ",".join(others)
+    return {**body, "devices": {**body["devices"], CARD: rest}}

@@ -1,0 +1,326 @@
+"""Proxmox VE over its API: every verb of ``Provider``; proxmoxer is imported here only, and at the first call.
+
+Proxmox cannot run programs in containers over its API: these verbs, and artifact volumes, use ssh to the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from provisioner.gpus.cards import Card
+from provisioner.hosts.base import READY_TIMEOUT_S, Looked
+from provisioner.hosts.proxmox import (
+    containers,
+    create,
+    execute,
+    failures,
+    locks,
+    observe,
+    snapshots,
+    templates,
+    volumes,
+)
+from provisioner.hosts.proxmox.guest import address_in
+from provisioner.hosts.proxmox.host import ProxmoxHost, worded
+from provisioner.values import limits
+from provisioner.values.plan import Change
+from provisioner.values.state import Execution, Fleet, Instance, Snapshot, Status
+
+if TYPE_CHECKING:
+    from provisioner.gpus.health import HostDriver
+    from provisioner.values.capacity import Capacity
+    from provisioner.values.host_facts import HostFact
+
+
+class ProxmoxProvider(ProxmoxHost):
+    """One node of Proxmox VE; one object serves many threads."""
+
+    kind: ClassVar[str] = "proxmox"
+    lock_object: ClassVar[str] = "pool"
+    lock_removal: ClassVar[str] = "pvesh delete /pools/{name}"
+    can_publish: ClassVar[bool] = False
+    heartbeat_s: ClassVar[float] = 30.0
+    """A lock is a pool, and each write on one is replicated to all nodes of the cluster."""
+    patience_s: ClassVar[float] = 120.0
+    forms: ClassVar[tuple[str, ...]] = ("pve.tar", "tar")
+    """What an Incus has exported is read, too."""
+
+    def check_available(self) -> None:
+        """Return when the API answers and lets us in, and the node is one of its cluster's."""
+        with failures.reachable(f"Unable to use Proxmox VE at {self.access.url}"):
+            self.client.get("nodes", self.client.node, "lxc")
+
+    def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
+        """The containers of ``lab`` as they are now, and what else the node has."""
+        with failures.reachable(f"Unable to look at node {self.host} at {self.access.url}"):
+            return observe.observe(self, lab, detailed=detailed, adopt=adopt)
+
+    def read(self, reference: str) -> Instance | None:
+        """Any container of the node, by its host name or its VMID."""
+        with failures.reachable(f"Unable to look at container {reference} of host {self.host}"):
+            return containers.read_container(self, reference)
+
+    def adopt(self, instance: Instance) -> Instance:
+        """Put the lab's mark on a container that bears none."""
+        with worded(f"Unable to adopt container {instance.name}"):
+            return self.seen(containers.adopt_container(self, instance))
+
+    def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
+        """What will be written as root@pam itself; ``PreflightError`` for all that the node would refuse."""
+        from provisioner.hosts.proxmox.preflight import review_plan  # nothing that every run needs
+
+        with failures.reachable(f"Unable to review the plan for host {self.host}"):
+            return review_plan(self.client, self.access, self.shell, changes)
+
+    def capacity(self, changes: Sequence[Change]) -> Capacity:
+        """Return the node's memory, and the storages on which these changes make or enlarge disks."""
+        from provisioner.hosts.proxmox import preflight  # nothing that a run without changes needs
+
+        with failures.reachable(f"Unable to look at the storages of host {self.host}"):
+            return preflight.plan_capacity(self.client, self.access, changes)
+
+    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
+        """What was seen of the node and of what we may do there."""
+        from provisioner.hosts.proxmox import health  # nothing that a run needs
+
+        return health.examine(self.host, self.client, self.access, self.shell, images)
+
+    def cards(self) -> tuple[Card, ...]:
+        """The node's cards, read over ssh: its API knows neither their device files nor their drivers."""
+        from provisioner.hosts.proxmox import health  # nothing that a lab without cards needs
+
+        with worded(f"Unable to look at the graphics cards of host {self.host}"):
+            return health.read_cards(self.ssh)
+
+    def host_driver(self) -> HostDriver:
+        """What the node does for its cards; only root's shell there can tell."""
+        from provisioner.hosts.proxmox import health
+
+        with worded(f"Unable to look at the drivers of host {self.host}"):
+            return health.read_host_driver(self.ssh)
+
+    def ensure_template(self, image: str) -> bool:
+        """Have the template of an image on the node; whether it was not there before."""
+        with worded(f"Unable to have image {image} on host {self.host}"):
+            before = templates.there(self.client, self.machine)
+            if image in before:
+                return False
+            templates.provided(self.client, image, self.host, self.machine, self.on_progress)
+            return True
+
+    def create(self, instance: Instance) -> Instance:
+        """Create the container of a template, stopped, and read it back."""
+        with worded(f"Unable to create container {instance.name}"):
+            return self.seen(create.create_container(self, instance))
+
+    def update(self, instance: Instance) -> Instance:
+        """Make the container what ``instance`` says, and read it back; what fails half-way is put back."""
+        with worded(f"Unable to change container {instance.name}"):
+            return self.seen(containers.update_container(self, instance))
+
+    def start(self, instance: Instance) -> None:
+        """Start the container; a running one is success."""
+        with worded(f"Unable to start container {instance.name}"):
+            containers.start_container(self, self.existing(instance, "start"))
+
+    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
+        """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
+        patience_s = instance.stop_s if timeout_s is None else timeout_s
+        with worded(f"Unable to stop container {instance.name}"):
+            guest = self.owned(instance, "stop")
+            if guest is not None:
+                containers.stop_container(self, guest, patience_s)
+
+    def delete(self, instance: Instance) -> None:
+        """Delete the container and its disks, running or not; one without this lab's mark is refused."""
+        with worded(f"Unable to delete container {instance.name}"):
+            guest = self.owned(instance, "delete")
+            if guest is not None:
+                create.delete_container(self, guest)
+
+    def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
+        """Block until it has an IPv4 address and, where ssh is there to ask, its systemd has started."""
+        with worded(f"Unable to wait for container {instance.name}"):
+            guest = self.existing(instance, "wait for")
+            containers.wait_until_ready(self, guest, timeout_s)
+            return self.seen(guest.vmid)
+
+    def execute(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        environment: dict[str, str] | None = None,
+        timeout_s: float = limits.COMMAND_S,
+        limit: int = limits.OUTPUT_BYTES,
+    ) -> Execution:
+        """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
+        what = f"Unable to run {command[0]} in container {name}"
+        with worded(what):
+            vmid = self.vmid(name, what)
+            return execute.execute(
+                self.ssh,
+                vmid,
+                command,
+                stdin=stdin,
+                environment=environment,
+                timeout_s=timeout_s,
+                limit=limit,
+                name=name,
+            )
+
+    def look(
+        self, command: Sequence[str], stdins: Mapping[str, bytes], *, shared: bytes = b"", timeout_s: float
+    ) -> Looked:
+        """Run ``command`` in all of these containers by one command on the node, which tells its volumes, too."""
+        with worded(f"Unable to look into the containers of host {self.host}"):
+            vmids = {name: self.vmid(name, f"Unable to look into container {name}") for name in stdins}
+            return observe.look_into_containers(self.shell, command, vmids, stdins, shared=shared, timeout_s=timeout_s)
+
+    def push(
+        self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+    ) -> None:
+        """Write a file into the container, streamed."""
+        what = f"Unable to copy a file to {path} in container {name}"
+        with worded(what):
+            execute.push_file(self.ssh, self.vmid(name, what), source, path, mode=mode, uid=uid, gid=gid, name=name)
+
+    def pull(self, name: str, path: str, target: Path) -> None:
+        """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
+        what = f"Unable to copy {path} from container {name}"
+        with worded(what):
+            execute.pull_file(self.ssh, self.vmid(name, what), path, target, name=name)
+
+    def connection_variables(self, name: str) -> dict[str, str]:
+        """Our connection plugin, the container's number, and how its node is reached; or its own sshd, made ready."""
+        direct = self.access.direct
+        if direct is not None and name in direct.ways:
+            from provisioner.hosts.proxmox.prepare import direct_variables  # nothing that most labs need
+
+            with worded(f"Unable to reach container {name}"):
+                return direct_variables(self, direct, name)
+        with worded(f"Unable to look for container {name}"):
+            vmid = self.find_vmid(name)
+        config = self.access.ssh_config
+        found = {
+            "ansible_connection": "provision_proxmox",
+            "provision_instance": name,
+            "provision_node": self.client.node,
+            "provision_vmid": "" if vmid is None else str(vmid),
+            "provision_ssh": self.access.ssh or "",
+            "provision_ssh_config": str(config) if config else "",
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def address(self, name: str) -> str | None:
+        """The address on its card: every container is in the LAN itself."""
+        with worded(f"Unable to look at the address of container {name}"):
+            vmid = self.find_vmid(name)
+            if vmid is None or self.status(vmid) is not Status.RUNNING:
+                return None
+            return address_in(self.client.find(*self.path(vmid, "interfaces")))
+
+    def attach(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        terminal: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run ``command`` as root in the container, its streams joined to ours while it runs."""
+        from provisioner.hosts.proxmox import attach  # a terminal is nothing that every run needs
+
+        what = f"Unable to run {command[0]} in container {name}"
+        with worded(what):
+            ends = attach.Ends(stdin, stdout, stderr, terminal)
+            return attach.attach(self.ssh, self.vmid(name, what), command, ends, environment, name=name)
+
+    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+        """Take a snapshot of the container, running or not; it stays until it is deleted."""
+        with worded(f"Unable to take snapshot {name} of container {instance.name}"):
+            return snapshots.take(self, self.existing(instance, "take a snapshot of"), name)
+
+    def delete_snapshot(self, instance: Instance, name: str) -> None:
+        """Delete the snapshot; a missing one is success."""
+        with worded(f"Unable to delete snapshot {name} of container {instance.name}"):
+            guest = self.owned(instance, "delete a snapshot of")
+            if guest is not None:
+                snapshots.delete(self, guest, name)
+
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        with worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
+            guest = self.existing(instance, "roll back")
+            snapshots.rollback(self, guest, name)
+            return self.seen(guest.vmid)
+
+    def snapshot_obstacle(self, instance: Instance) -> str:
+        """What is mounted of the host, or the storage that remembers nothing."""
+        with worded(f"Unable to look at container {instance.name}"):
+            return snapshots.obstacle(self, containers.find_container(self, instance))
+
+    def goes_back_to_newest_only(self, instance: Instance) -> bool:
+        """Whether one of its disks is on ZFS."""
+        with worded(f"Unable to look at container {instance.name}"):
+            return snapshots.goes_back_to_newest_only(self, self.existing(instance, "look at"))
+
+    def clone(self, instance: Instance, name: str) -> Instance:
+        """Copy the container as it is now, running or not, and read the copy back."""
+        with worded(f"Unable to clone container {instance.name} as {name}"):
+            guest = self.existing(instance, "clone")
+            guest = replace(guest, pool=self.pools().get(guest.vmid, ""))
+            return self.seen(snapshots.clone_container(self, guest, replace(instance, name=name)))
+
+    def create_volume(self, volume: str, digest: str) -> None:
+        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
+        with worded(f"Unable to create volume {volume}"):
+            volumes.create(self.ssh, volume, digest)
+
+    def mark_volume_ready(self, volume: str) -> None:
+        """Pack what its builder, which is stopped, has made, and say that it is complete."""
+        with worded(f"Unable to mark volume {volume}"):
+            volumes.mark_ready(self.ssh, volume, volumes.builder_of(self, volume))
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete an artifact volume; a missing one is success, one that a container or a snapshot needs is left."""
+        with worded(f"Unable to delete volume {volume}"):
+            if volume not in volumes.volumes_in_use(self):
+                volumes.delete(self.ssh, volume)
+
+    def export_volume(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one compressed file that appears when it is whole."""
+        with worded(f"Unable to export volume {volume}"):
+            volumes.export(self.ssh, volume, target)
+
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready."""
+        with worded(f"Unable to import volume {volume} from {source}"):
+            volumes.restore(self.ssh, volume, digest, source)
+
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make the pool ``name``; False when there is one."""
+        with failures.reachable(f"Unable to make lock {name} on host {self.host}"):  # nothing was touched before it
+            return locks.create(self.client, name, properties)
+
+    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        """What is written on the pools whose names begin with ``prefix``."""
+        with worded(f"Unable to read the locks of host {self.host}"):
+            return locks.read(self.client, prefix)
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Write on the pool; False when it is gone or somebody else's."""
+        with worded(f"Unable to renew lock {name} on host {self.host}"):
+            return locks.renew(self.client, name, properties)
+
+    def delete_lock(self, name: str) -> None:
+        """Delete the pool; a missing one is success."""
+        with worded(f"Unable to delete lock {name} on host {self.host}"):
+            locks.delete(self.client, name)

@@ -1,0 +1,300 @@
+"""Observe the lab on a node: in few calls, however many unmanaged containers there are, and inside of ours by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from provisioner.hosts.base import Looked
+from provisioner.hosts.proxmox import execute, marks, templates, volumes
+from provisioner.hosts.proxmox.execute import PctCall
+from provisioner.hosts.proxmox.guest import Guest, address_in, names_of, pools_of, snapshots_of
+from provisioner.hosts.proxmox.host import Entry, ProxmoxHost, containers_elsewhere, elsewhere_hint, elsewhere_text
+from provisioner.hosts.proxmox.ssh import SESSIONS, Shell, no_ssh_error
+from provisioner.hosts.proxmox.translate import instance_of
+from provisioner.hosts.proxmox.volumes import READY_SCRIPT
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
+from provisioner.values.state import Execution, Fleet, HostState, Instance, Status
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstAnswers:
+    """The answers to the first calls: the cluster's guests, the node's containers, what templates there are."""
+
+    cluster: Sequence[Entry]
+    entries: Sequence[Entry]
+    offers: Sequence[Entry]
+    storages: Sequence[str]
+    machine: str
+
+
+def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[str] = ()) -> Fleet:
+    """The containers of ``lab``, and what else the node has."""
+    first = _first_answers(host)
+    entries = _entries_to_read(first, lab, adopt)
+    contents, guests, ready = _second_answers(host, first, entries, detailed=detailed)
+    ours = [guest for guest in guests if guest.lab == lab]
+    if detailed:
+        ours = host.client.many([partial(_with_details, host, guest) for guest in ours])
+    adoptable: dict[str, Instance] = {}
+    for guest in guests:
+        if guest.mark is None and guest.name in adopt:
+            adoptable[guest.name] = instance_of(guest, host.host)
+    elsewhere = containers_elsewhere(host.client, first.cluster, lab)
+    state = HostState(
+        name=host.host,
+        architecture=first.machine,
+        processor_flags=host.processor_flags,
+        unmanaged=unmanaged_names(first, ours, host.client.node),
+        moved={name: f"on {elsewhere_text(guest)}" for name, guest in sorted(elsewhere.items())},
+        moved_hints={name: elsewhere_hint(host.client.node, guest) for name, guest in elsewhere.items()},
+        images=templates.gathered(contents, first.offers, first.machine).images,
+        volumes=ready,
+        adoptable=adoptable,
+        image_hint=templates.HINT,
+    )
+    instances = [instance_of(guest, host.host) for guest in ours]
+    instances.sort(key=lambda instance: instance.name)
+    return Fleet(lab, tuple(instances), hosts={host.host: state})
+
+
+def _entries_to_read(first: _FirstAnswers, lab: str, adopt: Collection[str]) -> list[Entry]:
+    """The containers whose configuration is read: those with the lab's tags, then those to be adopted."""
+    with_tags: dict[int, Entry] = {}
+    to_adopt: dict[int, Entry] = {}
+    for entry in first.entries:
+        vmid = int(entry["vmid"])
+        if marks.is_candidate(str(entry.get("tags", "")), lab):
+            with_tags[vmid] = entry
+        if entry.get("name") in adopt:
+            to_adopt[vmid] = entry
+    return list((with_tags | to_adopt).values())
+
+
+def _first_answers(host: ProxmoxHost) -> _FirstAnswers:
+    client = host.client
+    node = client.node
+    calls: list[Callable[[], Any]] = [
+        partial(client.get, "cluster", "resources", type="vm"),
+        host.entries,
+        partial(client.get, "nodes", node, "aplinfo"),
+        partial(templates.storages_of, client),
+        lambda: host.machine,
+    ]
+    return _FirstAnswers(*client.many(calls))
+
+
+def _second_answers(
+    host: ProxmoxHost, first: _FirstAnswers, entries: Sequence[Entry], *, detailed: bool
+) -> tuple[list[Any], list[Guest], frozenset[str]]:
+    """What is on the storages for templates, the containers in ``entries``, and the artifact volumes that are ready.
+
+    The last only if ``detailed``: a command on the node tells them, and it is the one that looks into containers, too.
+    """
+    pools = pools_of(first.cluster)
+    content_calls = templates.calls(host.client, first.storages)
+    guest_calls: list[Callable[[], Any]] = []
+    for entry in entries:
+        pool = pools.get(int(entry["vmid"]), "")
+        guest_calls.append(partial(host.guest, entry, pool))
+    ready_calls: list[Callable[[], Any]] = []
+    if host.shell and detailed:
+        ready_calls.append(partial(volumes.ready, host.shell))
+    answers = iter(host.client.many([*content_calls, *guest_calls, *ready_calls]))
+    contents = list(islice(answers, len(content_calls)))
+    guests = list(islice(answers, len(guest_calls)))
+    ready: frozenset[str] = next(answers, frozenset())
+    return contents, [guest for guest in guests if guest is not None], ready
+
+
+def _with_details(host: ProxmoxHost, guest: Guest) -> Guest:
+    """The same container with its snapshots, and its address when it runs."""
+    snapshots = host.client.find(*host.path(guest.vmid, "snapshot")) or []
+    interfaces = None
+    if guest.status is Status.RUNNING:
+        interfaces = host.client.find(*host.path(guest.vmid, "interfaces"))
+    return replace(guest, snapshots=snapshots_of(snapshots, guest.vmid), address=address_in(interfaces))
+
+
+def unmanaged_names(first: _FirstAnswers, ours: Sequence[Guest], node: str) -> frozenset[str]:
+    """The names that guests have on the node which are not this lab's: containers and virtual machines."""
+    our_numbers = {guest.vmid for guest in ours}
+    our_names = {guest.name for guest in ours}
+    other_containers = [entry for entry in first.entries if entry["vmid"] not in our_numbers]
+    names = set(names_of(other_containers))
+    for guest in first.cluster:
+        is_machine_here = guest.get("node") == node and guest.get("type") != "lxc"
+        if is_machine_here and guest.get("name"):
+            names.add(str(guest["name"]))
+    return frozenset(names - our_names)
+
+
+# One program in many containers by one command on their node: `ssh` is asked once, however many there are. The node's
+# side gets everything by stdin and keeps it, while it works, in a folder of its memory that only root reads.
+
+LATE, CUT = "late", "cut"
+LOOK_GRACE_S = 5
+DETAILS_BYTES = 200
+LOOK_JOBS = 8
+"""At least so many are asked at once."""
+_ONE_SCRIPT = r"""
+folder=$1 limit=$2 grace=$3 most=$4 n=$5
+ask() {
+  code=0
+  cat "$folder/$n.head" "$folder/shared" "$folder/$n.own" |
+    timeout --foreground -k "$grace" "$limit" sh "$folder/$n.call" 3>&- || code=$?
+  echo "$code" >"$folder/$n.code"
+}
+# What outlives its call may hold its outputs open for ever.
+keep() { timeout --foreground "$((limit + 2 * grace))" head -c "$((most + 1))" >"$folder/$n.$1"; }
+began=$(date +%s)
+{ ask 2>&1 >&3 3>&- | keep err; } 3>&1 | keep out
+code=
+[ "$(($(date +%s) - began))" -lt "$limit" ] || code=late
+for one in out err; do
+  [ "$(($(wc -c <"$folder/$n.$one")))" -le "$most" ] || { code=cut; : >"$folder/$n.out"; : >"$folder/$n.err"; }
+done
+[ -z "$code" ] || echo "$code" >"$folder/$n.code"
+"""
+LOOK_SCRIPT = r"""
+set -eu
+umask 077
+root=$1 limit=$2 grace=$3 most=$4 one=$5 ready=$6
+read -r count size
+[ "$count" = 0 ] || command -v pct >/dev/null || { echo 'There is no pct there.' >&2; exit 1; }
+folder=$(mktemp -d /dev/shm/provision.XXXXXX)
+trap 'rm -rf -- "$folder"' EXIT
+trap 'exit 129' HUP INT TERM PIPE
+head -c "$size" >"$folder/shared"
+n=0
+while [ "$n" -lt "$count" ]; do
+  read -r call head own
+  head -c "$call" >"$folder/$n.call"
+  head -c "$head" >"$folder/$n.head"
+  head -c "$own" >"$folder/$n.own"
+  n=$((n + 1))
+done
+printf '%s\n' "$(sh -c "$ready" sh "$root" | tr '\n' ' ')"
+# A call costs half a second of a processor on the node before anything is asked in the container.
+jobs=$((2 * $(nproc)))
+seq 0 "$((n - 1))" | xargs -r -P "$((jobs > 8 ? jobs : 8))" -n 1 sh -c "$one" sh "$folder" "$limit" "$grace" "$most"
+n=0
+while [ "$n" -lt "$count" ]; do
+  printf '%s %s %s\n' "$(cat "$folder/$n.code")" "$(wc -c <"$folder/$n.out")" "$(wc -c <"$folder/$n.err")"
+  cat "$folder/$n.out" "$folder/$n.err"
+  n=$((n + 1))
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """How one call ended: its exit code, ``LATE``, or ``CUT`` when it wrote more than it may."""
+
+    code: str
+    out: bytes
+    err: bytes
+
+
+def look_into_containers(
+    shell: Shell | None,
+    command: Sequence[str],
+    vmids: Mapping[str, int],
+    stdins: Mapping[str, bytes],
+    *,
+    shared: bytes,
+    timeout_s: float,
+) -> Looked:
+    """What ``command`` gave in each of the containers, and the artifact volumes that are ready on the node.
+
+    Those in which it did not run, took longer than ``timeout_s`` or wrote more than ``limits.OUTPUT_BYTES`` are among
+    the failures. ``ProviderError`` when the node itself does not do what it is told.
+    """
+    if shell is None:
+        if stdins:
+            raise no_ssh_error(f"Unable to look into {', '.join(stdins)}")
+        return Looked({}, frozenset())
+    calls = {name: PctCall(vmids[name], command) for name in stdins}
+    stdin = b"".join(_look_input(list(calls.values()), list(stdins.values()), shared))
+    first, answers = _ask_all(shell, calls, stdin, timeout_s)
+    stopped = [calls[name] for name, answer in answers.items() if answer.code in (LATE, CUT)]
+    with ThreadPoolExecutor(SESSIONS) as pool:  # what lxc-attach leaves behind
+        list(pool.map(lambda call: execute.kill_processes(shell, call), stopped))
+    executions: dict[str, Execution] = {}
+    failures: dict[str, ProviderError] = {}
+    for name, answer in answers.items():
+        try:
+            executions[name] = _execution(name, calls[name], answer, timeout_s)
+        except ProviderError as error:
+            if answer.code == LATE:
+                error.details = execute.frozen_details(shell, vmids[name], error.details)
+            failures[name] = error
+    return Looked(executions, frozenset(first.decode(errors="replace").split()), failures)
+
+
+def _ask_all(
+    shell: Shell, calls: Mapping[str, PctCall], stdin: bytes, timeout_s: float
+) -> tuple[bytes, dict[str, _Answer]]:
+    """The line about volumes, and how each of the calls ended."""
+    most = limits.OUTPUT_BYTES
+    argv = [
+        "sh",
+        "-c",
+        LOOK_SCRIPT,
+        "sh",
+        volumes.ROOT,
+        str(round(timeout_s)),
+        str(LOOK_GRACE_S),
+        str(most),
+        _ONE_SCRIPT,
+        READY_SCRIPT,
+    ]
+    rounds = len(calls) // LOOK_JOBS + 1
+    whole_s = limits.COMMAND_S + rounds * (timeout_s + LOOK_GRACE_S)
+    done = shell.run(argv, stdin=stdin, timeout_s=whole_s, limit=(len(calls) + 1) * 2 * most)
+    what = f"Unable to look into containers on {shell.destination}"
+    if done.returncode:
+        resolution = "Does ssh: lead to a Proxmox VE node, as root?"
+        raise ProviderError(what, details=Foreign.of_output(done.stderr), resolution=resolution)
+    first, _, rest = done.stdout.partition(b"\n")
+    try:
+        return first, dict(zip(calls, _answers_in(rest, len(calls)), strict=True))
+    except ValueError as error:
+        details = rest[:DETAILS_BYTES].decode(errors="replace")
+        raise ProviderError(f"{what}: its answer is damaged", details=details) from error
+
+
+def _look_input(calls: Sequence[PctCall], stdins: Sequence[bytes], shared: bytes) -> Iterator[bytes]:
+    yield b"%d %d\n" % (len(calls), len(shared))
+    yield shared
+    for call, own in zip(calls, stdins, strict=True):
+        parts = (call.line, call.head, own)
+        yield b"%d %d %d\n" % tuple(len(part) for part in parts)
+        yield b"".join(parts)
+
+
+def _answers_in(text: bytes, count: int) -> Iterator[_Answer]:
+    for _ in range(count):
+        line, _, text = text.partition(b"\n")
+        code, out, err = line.decode().split()
+        end = int(out) + int(err)
+        yield _Answer(code, text[: int(out)], text[int(out) : end])
+        text = text[end:]
+
+
+def _execution(name: str, call: PctCall, answer: _Answer, timeout_s: float) -> Execution:
+    what = f"Unable to look into container {name}"
+    if answer.code == LATE:
+        raise ProviderError(what, details=limits.killed_after(timeout_s))
+    if answer.code == CUT:
+        raise ProviderError(what, details=limits.cut_at(limits.OUTPUT_BYTES))
+    own = call.own_stderr(answer.err)
+    if own is None:
+        raise ProviderError(what, details=Foreign.of_output(answer.err) or "pct exec said nothing.")
+    return Execution(int(answer.code), answer.out, own)
