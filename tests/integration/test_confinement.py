@@ -196,7 +196,7 @@ def links_of_host() -> list[str]:
     """The host's addresses of the link, as containers write them; a bridge without IPv6 has none."""
     command = ["ip", "-6", "-json", "address", "show", "dev", bridge(), "scope", "link"]
     told = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=10).stdout)
-    return [f"{one['local']}%eth0" for found in told for one in found.get("addr_info", ())]
+    return [f"{one['local']}%eth0" for found in told for one in found.get("addr_info", ()) if "local" in one]
 
 
 def answers(world: World) -> bool:
