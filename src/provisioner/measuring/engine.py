@@ -126,7 +126,7 @@ def figures(lines: Iterable[Any]) -> Iterator[Figure]:
     for line in lines:
         try:
             read, written, depth = (int(line[name]) for name in ("n_prompt", "n_gen", "n_depth"))
-            (per_s,) = (float(one) for one in line["samples_ts"])
+            (per_s,) = map(float, line["samples_ts"])
         except (KeyError, TypeError, ValueError) as error:
             raise UnknownLineError(f"llama-bench says no figure: {error!r}") from error
         if not (read > 0) ^ (written > 0) or not 0 < per_s < float("inf"):

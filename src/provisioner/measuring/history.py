@@ -222,7 +222,7 @@ def result_in(line: str) -> Result:
             kind=str(said["kind"]),
             service=str(said["service"]),
             setting=Setting(**{name: str(setting[name]) for name in SETTING}, options=options),
-            series=tuple(_series(one) for one in said["series"]),
+            series=tuple(map(_series, said["series"])),
             cold={str(name): float(value) for name, value in said.get("cold", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

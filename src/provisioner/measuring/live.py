@@ -461,7 +461,7 @@ def live_text(
     text = [style.paint(_line(table[0], table), "bold")]
     for row, cells in zip(rows, table[1:], strict=True):
         text.append(_line(cells, table, MOOD[row.look.state], style))
-    below = [_card_text(card) for card in cards]
+    below = list(map(_card_text, cards))
     below += [f"{row.address}: {safe_line(row.look.problem)}" for row in rows if row.look.problem]
     if below:
         text += ["", *(_cut(line, width) for line in below)]
@@ -473,7 +473,7 @@ def live_text(
 
 def live_lines(rows: Sequence[Row], cards: Sequence[CardUse]) -> dict[str, Any]:
     """The same for programs; null is what nobody told."""
-    return {"services": [_plain(row) for row in rows], "cards": [_plain_card(card) for card in cards]}
+    return {"services": list(map(_plain, rows)), "cards": list(map(_plain_card, cards))}
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -529,7 +529,7 @@ def _card_text(card: CardUse) -> str:
 
 def _fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """The rows no wider than that: the models' names are cut first, then columns are left out, then the rest is cut."""
-    kept = [list(row) for row in rows]
+    kept = list(map(list, rows))
     if not width:
         return kept
     over = _width_of(kept) - width

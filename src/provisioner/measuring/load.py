@@ -127,7 +127,7 @@ def prompts_text(words: int, count: int, written: int, seed: int) -> str:
 def levels_in(report: Any) -> list[Level]:
     """What each number of clients saw; raises ``UnknownReportError`` where the report does not say it."""
     try:
-        return [_level_in(one) for one in report["benchmarks"]]
+        return list(map(_level_in, report["benchmarks"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnknownReportError(f"guidellm does not report what it has measured: {error!r}") from error
 
@@ -408,7 +408,7 @@ def load_text(found: Sequence[Judged], style: Style = PLAIN) -> str:
     """A line for each number of clients, and what the tool says of itself."""
     objective = found[0].objective
     rate = f"{1 / objective.each_s:g} tokens/s"
-    lines = [table(HEAD, [_row(one) for one in found], style), ""]
+    lines = [table(HEAD, list(map(_row, found)), style), ""]
     lines.append(f"Good is an answer that begins within {objective.first_s:g} s, and goes on with {rate}.")
     for one in found:
         errors = [f"{one.level.clients} clients: {one.level.error}"] if one.level.error else []

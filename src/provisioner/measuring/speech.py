@@ -369,7 +369,7 @@ def bench_text(benches: Sequence[Bench]) -> str:
 
 def bench_content(benches: Sequence[Bench]) -> dict[str, Any]:
     """All of it as values: seconds, bytes, characters in a second."""
-    return {"benches": [_content(bench) for bench in benches], "verdict": list(verdict(benches))}
+    return {"benches": list(map(_content, benches)), "verdict": list(verdict(benches))}
 
 
 def plot(benches: Sequence[Bench]) -> Iterator[str]:
@@ -440,7 +440,7 @@ def _content(bench: Bench) -> dict[str, Any]:
         "ram": bench.ram,
         "vram": bench.vram,
         "cold": asdict(bench.cold) if bench.cold is not None else None,
-        "series": [_series_content(series) for series in bench.series],
+        "series": list(map(_series_content, bench.series)),
     }
 
 
@@ -453,5 +453,5 @@ def _series_content(series: Series) -> dict[str, Any]:
         "first_s": series.first_s,
         "total_s": series.total_s,
         "characters_per_s": series.characters_per_s,
-        "runs": [asdict(run) for run in series.runs],
+        "runs": list(map(asdict, series.runs)),
     }

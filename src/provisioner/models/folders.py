@@ -159,7 +159,7 @@ def _inner(content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _texts(value: Any) -> list[str]:
     """The entries of a list as text; none for anything else."""
-    return [str(entry) for entry in value] if isinstance(value, list) else []
+    return list(map(str, value)) if isinstance(value, list) else []
 
 
 def _number(value: Any) -> int:

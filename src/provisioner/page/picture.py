@@ -244,7 +244,7 @@ def _cluster(name: str, label: list[str], inner: list[str]) -> Iterator[str]:
 
 def _container(box: Box) -> Iterator[str]:
     label = [box.name, box.gpu] if box.gpu else [box.name]
-    yield from _cluster(f"container {box.name}", label, [_service(service) for service in box.services])
+    yield from _cluster(f"container {box.name}", label, list(map(_service, box.services)))
 
 
 def _service(service: Service) -> str:

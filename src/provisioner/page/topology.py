@@ -99,7 +99,7 @@ class Graph:
 
 def topology(lab: ResolvedLab) -> Graph:
     """What the file connects; the file must be free of problems."""
-    boxes = tuple(_box(container) for container in lab.containers.values())
+    boxes = tuple(map(_box, lab.containers.values()))
     models = tuple(Outside(f"model:{name}", "model", name, model.source) for name, model in lab.models.items())
     upstreams = tuple(
         Outside(f"upstream:{name}", "upstream", name, upstream.model) for name, upstream in lab.upstreams.items()
@@ -109,7 +109,7 @@ def topology(lab: ResolvedLab) -> Graph:
 
 
 def _box(container: ResolvedContainer) -> Box:
-    services = tuple(_service(service) for service in container.services)
+    services = tuple(map(_service, container.services))
     return Box(container.name, host_name(container), _gpu_words(container.written.gpu), services)
 
 

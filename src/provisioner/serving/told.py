@@ -24,7 +24,7 @@ def read_answer(text: str) -> dict[str, int]:
         told = LINE.fullmatch(line)
         if told is None or told["part"] in found:
             raise OddAnswerError(f"it answers {line[:80]!r}")
-        sizes = [int(size) for size in told["sizes"].split()]
+        sizes = list(map(int, told["sizes"].split()))
         if told["part"] == "model" and not sizes[0]:
             raise OddAnswerError("it has nothing of the model on the card")
         found[told["part"]] = sum(sizes)

@@ -157,7 +157,7 @@ class Knowledge(base.Knowledge):
         if on_card:
             needed = self._on_card(service, sizes)
             return None if service.card is not None and 0 < 2 * needed <= service.card.memory else False
-        known = [sizes.get(name) for name in service.model_names]
+        known = list(map(sizes.get, service.model_names))
         if None in known:
             return None
         at_once = service.option("models_max") if service.written.get("models") else 0
@@ -172,7 +172,7 @@ class Knowledge(base.Knowledge):
     def _on_card(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> int:
         """Bytes that one model takes of a card of NVIDIA, the engine's own context included; 0 where it is a guess."""
         is_one = service.card is not None and not service.written.get("models")
-        if not is_one or service.option("backend") != CUDA or None in [sizes.get(name) for name in service.model_names]:
+        if not is_one or service.option("backend") != CUDA or None in map(sizes.get, service.model_names):
             return 0
         from provisioner.loads.budgets import RESERVED
 
