@@ -1,1 +1,1 @@
-"""The loop of ``up``: what is there, what has to change, and how that is told."""
+"""The loop of ``up``: look at the lab as it is, plan the changes, make them, prove them, and tell of it."""

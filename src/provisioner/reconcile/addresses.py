@@ -1,4 +1,4 @@
-"""Where containers are reached from another host: told by their host, by the file, or by this machine's routes."""
+"""Addresses of containers for other hosts: told by their own host, by the file, or by this machine's routes."""
 
 from __future__ import annotations
 

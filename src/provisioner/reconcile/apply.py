@@ -1,4 +1,4 @@
-"""``apply_instances``: a plan is walked through the providers, and what came of each change is read back.
+"""Plans are walked through the providers, and what came of each change is read back.
 
 Contains no decisions: what has to be done, and why, is in the plan.
 """
@@ -209,7 +209,7 @@ def _list(changes: Sequence[Change]) -> str:
     return ", ".join(f"{one.action} {one.target}" for one in changes) or "nothing"
 
 
-# Keep in a container, while its services go over to others, the volumes and published ports of before.
+# Mounts of before: a container keeps its volumes and published ports while its services go over to others.
 
 NO_LONGER_USED = "what its services used before goes"
 NOT_TAKEN_UP = "what came for its services is no longer mounted"

@@ -19,6 +19,7 @@ from provisioner.values.state import Fleet, Instance
 if TYPE_CHECKING:
     from provisioner.reconcile.effects import Effects
 
+# Ports that a lab is to publish and somebody else has: refused before anything is made.
 
 PORTS_HINT = "Write another port for the service, or end what has it. On the host: ss -tulnp; incus list"
 SS = "ss"
@@ -96,7 +97,7 @@ def _owner(protocol: str, port: int) -> str:
     return ""
 
 
-# Memory and disks that a plan asks for, held against what the hosts have: before anything is made.
+# Memory and disks that a plan asks for: held against what the hosts have, before anything is made.
 
 
 def check_capacity(desired: Fleet, plan: Plan, effects: Effects) -> None:

@@ -240,7 +240,8 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
         return _proved(with_copy, wanted, effects, lambda plan: _loses_nothing(plan) and effects.confirm(plan))
     with effects.locked(lab.name, snapshots.CLONE) as lease:
         source, copy, left = _surveyed(lab, with_copy, wanted, effects)
-        made = Plan((Change("create", wanted.name, None, copy, _reason(source, wanted)),))
+        why = f"as a copy of {source.name} as it is now, with {wanted.words}"
+        made = Plan((Change("create", wanted.name, None, copy, why),))
         effects.announce(made)
         for given_up in _told(lab.spec.containers[wanted.source], wanted):
             effects.emit(Diagnostic("note", f"{wanted.name} gets what two cannot have of its own: {given_up}"))
@@ -280,10 +281,6 @@ def _told(container: Container, wanted: Wanted) -> Iterator[str]:
     for setting, words in _given_up(container):
         if words and not wanted.says(setting.path):
             yield words
-
-
-def _reason(source: Instance, wanted: Wanted) -> str:
-    return f"as a copy of {source.name} as it is now, with {wanted.words}"
 
 
 def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tuple[Instance, Instance, Instance | None]:

@@ -1,4 +1,4 @@
-"""What a workflow is given to touch the world with, and what it gives back."""
+"""Effects: all through which a verb touches the world, and what it gives back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Confirm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Everything through which a workflow touches the world; ``providers`` maps the file's hosts to their drivers."""
+    """Everything through which a verb touches the world; ``providers`` maps the file's hosts to their drivers."""
 
     providers: Mapping[str, Provider]
     run_playbook: RunPlaybook

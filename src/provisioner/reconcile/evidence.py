@@ -17,6 +17,11 @@ from provisioner.values.masking import masked
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Finding, Instance, Screen, Service, secrets_of
 
+TIMEOUT_S = 30.0
+"""So long a look into a container may take."""
+
+# Pictures that proofs took in containers, brought into `screens/` of the lab's folder, for its owner alone.
+
 FOLDER = "screens"
 ANSWER = "proof.json"
 NAME = re.compile(r"(?:\./)?([a-z][a-z0-9_]{0,30})\.png", re.ASCII)
@@ -25,7 +30,6 @@ MOST_BYTES = 4 * 2**20
 MOST_PICTURES = 10
 PNG = b"\x89PNG\r\n\x1a\n"
 PACKED_BYTES = 2 * MOST_BYTES * MOST_PICTURES
-TIMEOUT_S = 30.0
 PACK = 'cd "$1" 2>/dev/null && find . -maxdepth 1 -type f -size -9000k | tar --create --file=- --files-from=-'
 
 
@@ -120,12 +124,11 @@ def _said(answer: bytes) -> dict[str, str]:
         return {}
 
 
-# What services wrote last to their journals, for an error that says that one does not run.
+# Last words of services in their journals, for an error that says that one does not run.
 
 LINES = 20
 LINE_CHARACTERS = 240
 MOST_CHARACTERS = 6000
-JOURNAL_TIMEOUT_S = 30.0
 READ = (
     'systemctl show --property=ActiveState --value -- "$1"; '
     f'journalctl --quiet --no-pager --output=cat --lines={LINES} --unit="$1" | tail -c {MOST_CHARACTERS}'
@@ -148,7 +151,7 @@ def last_words(service: Service, provider: Provider, *, although_it_runs: bool =
     if not service.unit:
         return ""
     try:
-        done = provider.execute(service.container, ["sh", "-c", READ, "sh", service.unit], timeout_s=JOURNAL_TIMEOUT_S)
+        done = provider.execute(service.container, ["sh", "-c", READ, "sh", service.unit], timeout_s=TIMEOUT_S)
     except ProviderError:  # a reason less must not hide what failed
         return ""
     state, _, journal = done.stdout.partition(b"\n")
@@ -177,7 +180,8 @@ def explained(
     for finding in findings:
         if finding.subject in down and finding.subject in services and finding.message.startswith("unit "):
             service, host = services[finding.subject]
-            explained_findings.append(_with_last_words(finding, service, providers[host]))
+            details = filter(None, (finding.details, last_words(service, providers[host])))
+            explained_findings.append(replace(finding, details="\n".join(details)))
         else:
             explained_findings.append(finding)
     return tuple(explained_findings)
@@ -190,12 +194,6 @@ def _with_hosts(instances: Iterable[Instance]) -> dict[str, tuple[Service, str]]
         for service in instance.services:
             services[service.address] = service, instance.host
     return services
-
-
-def _with_last_words(finding: Finding, service: Service, provider: Provider) -> Finding:
-    """The finding with what the service's unit wrote last below its own details."""
-    paragraphs = (finding.details, last_words(service, provider))
-    return replace(finding, details="\n".join(filter(None, paragraphs)))
 
 
 def _shown(journal: bytes, service: Service) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""``render_inventory``: the Ansible inventory of a fleet. Pure; what a user or a host wrote is data, never a template.
+"""The Ansible inventory of a fleet. Pure; what a user or a host wrote is data, never a template.
 
 Every string, keys of mappings included, is tagged ``!unsafe`` unless it is one of ours (a secret's lookup): ``{{ … }}``
 in the file stays text. Names of hosts, groups and variables need no tag: Ansible itself never templates those.

@@ -1,7 +1,4 @@
-"""Records of what a run does: on this machine line by line, on hosts what is half done with a container.
-
-Nothing is decided by a journal: what has to be done follows from the lab as it is.
-"""
+"""Records of what a run does: on this machine line by line, on hosts what is half done with a container."""
 
 from __future__ import annotations
 
@@ -20,6 +17,9 @@ from provisioner.reconcile.effects import Effects
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Instance, Run
+
+# The journal of a run, on this machine, so that the next run can say where a killed one stopped. Nothing is decided by
+# it: what has to be done follows from the lab as it is.
 
 FOLDER = "journal"
 KEPT = 20
@@ -154,8 +154,10 @@ def _lines(journal: Path) -> list[dict[str, Any]]:
     return found if found and "verb" in found[0] else []
 
 
-# What a verb was about to do with a container, written on its host until it is done: a killed run's next one reads
-# it.
+# Notes on hosts: what a verb is about to do with a container, until it is done; the run after a killed one reads them.
+#
+# Only what cannot be seen of the container itself is written down, such as that it ran before it was stopped. It lies
+# beside the run lock, as an object of the same kind, which a killed run leaves behind and a rollback does not undo.
 
 PREFIX = "provisioner-unfinished-"
 

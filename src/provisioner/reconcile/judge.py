@@ -1,4 +1,4 @@
-"""``judge``: findings from what was seen of a lab's services. Pure."""
+"""Findings from what was seen of a lab's services, and what computes for them. Pure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,41 @@ from pathlib import Path
 from provisioner.hosts.base import Provider
 from provisioner.values.errors import LockedError, PreflightError, ProvisionError
 
-# Take a lab's lock on one host: when nobody has it, or from a run that is dead.
+
+@contextmanager
+def held(
+    providers: Mapping[str, Provider],
+    lab: str,
+    verb: str,
+    *,
+    say: Callable[[str], None],
+    heartbeat_s: float | None = None,
+    patience_s: float | None = None,
+) -> Iterator[Lease]:
+    """The lab's lock on all of its hosts, for as long as the block runs; ``LockedError`` when another run has one.
+
+    ``UnavailableError`` when a host cannot be reached.
+
+    Hosts are locked in the order of their names. ``say`` is told what takes long. ``heartbeat_s`` and ``patience_s``
+    stand in for those of each host.
+    """
+    for host in sorted(providers):  # one that is away is no failure of a lock: nothing was touched
+        providers[host].check_available()
+    terms = Terms(lab, verb, this_process(verb), say, heartbeat_s, patience_s)
+    lease = Lease(terms)
+    try:
+        for host in sorted(providers):
+            take(providers[host], terms, lease)
+        lease.check()
+        yield lease
+    finally:
+        lease.release()
+
+
+# The taking of a lab's lock on one host: when nobody has it, or from a run that is dead.
+#
+# What only bears the name of a lock was made by somebody's hand, or was written over: it is no dead run's, is never
+# deleted, and ends the run, because the data of a run that lives may have stood on it.
 
 Locks = Mapping[str, Mapping[str, str]]
 """What is written on the locks of one lab on one host, by their names."""
@@ -167,7 +201,7 @@ class _Watch:
         self._terms.say(f"{who} has the lock on host {self._provider.host}: watching for {patience} whether it works")
 
 
-# Who holds a lock: a process, told from all others, so that one on its own machine can see whether it still runs.
+# The holder of a lock: a process, told from all others, so that one on its own machine can see whether it still runs.
 
 _ENDED = frozenset({"Z", "X"})
 """States of a process that has ended and that nobody has asked about yet."""
@@ -251,7 +285,7 @@ def _user() -> str:
         return str(os.getuid())
 
 
-# What a run holds while it works: its locks, moved by a heartbeat, and the knowledge of whether they are still its.
+# The lease of a run while it works: its locks, moved by a heartbeat, and whether they are still its.
 
 LOOK_S = 3.0
 """How often a holder looks whether its locks are still its."""
@@ -413,36 +447,3 @@ class Lease:
 
     def _written(self, lock: _Lock) -> Mapping[str, str]:
         return self._properties | {"heartbeat": str(lock.beats)}
-
-
-__all__ = ["LOOK_S", "Holder", "Lease", "held", "this_process"]
-
-
-@contextmanager
-def held(
-    providers: Mapping[str, Provider],
-    lab: str,
-    verb: str,
-    *,
-    say: Callable[[str], None],
-    heartbeat_s: float | None = None,
-    patience_s: float | None = None,
-) -> Iterator[Lease]:
-    """The lab's lock on all of its hosts, for as long as the block runs; ``LockedError`` when another run has one.
-
-    ``UnavailableError`` when a host cannot be reached.
-
-    Hosts are locked in the order of their names. ``say`` is told what takes long. ``heartbeat_s`` and ``patience_s``
-    stand in for those of each host.
-    """
-    for host in sorted(providers):  # one that is away is no failure of a lock: nothing was touched
-        providers[host].check_available()
-    terms = Terms(lab, verb, this_process(verb), say, heartbeat_s, patience_s)
-    lease = Lease(terms)
-    try:
-        for host in sorted(providers):
-            take(providers[host], terms, lease)
-        lease.check()
-        yield lease
-    finally:
-        lease.release()

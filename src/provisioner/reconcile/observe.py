@@ -1,4 +1,4 @@
-"""What is there: the lab on its hosts, its running containers looked into, and services waited for."""
+"""The lab as it is, beside its file: on its hosts, in its running containers, and once its services have come up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
@@ -53,40 +53,6 @@ from provisioner.values.state import (
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
-
-
-# Looking at the cards of the hosts, and saying which container gets which.
-
-
-def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:
-    """The card of each container that wants one; ``PreflightError`` says of all who get none why."""
-    found, refused = look_at_cards(lab, providers)
-    require_cards(refused)
-    return found
-
-
-def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str, Card], dict[str, str]]:
-    """The card of each container that wants one, and why others get none, by their names.
-
-    Only the hosts of such containers are looked at, all at once.
-    """
-    if not lab.resolved.wants_cards:
-        return lab.cards({})
-    from provisioner.lab.cards import card_requests  # nothing that a lab without cards needs
-
-    hosts = sorted(card_requests(lab.resolved))
-    with ThreadPoolExecutor(len(hosts)) as pool:
-        seen = pool.map(lambda host: providers[host].cards(), hosts)
-        return lab.cards(dict(zip(hosts, seen, strict=True)))
-
-
-def require_cards(refused: Mapping[str, str]) -> None:
-    """Raise ``PreflightError`` when a container gets no card."""
-    if refused:
-        raise PreflightError(
-            "Unable to give each container the graphics card that it wants", details="\n".join(refused.values())
-        )
-
 
 FULL = "everything is run again (--full)"
 NOT_THERE = "not there"
@@ -255,6 +221,18 @@ def _with_volumes(actual: Fleet, facts: Iterable[ContainerFact]) -> Fleet:
     return replace(actual, hosts=hosts)
 
 
+def _refuse_damage(facts: Iterable[ContainerFact]) -> None:
+    damaged = [f"{fact.address}: {path}" for fact in of_kind(facts, DamagedArtifacts) for path in fact.manifests]
+    if damaged:
+        raise VerificationError(
+            "Unable to trust what is shared read-only: its bytes are not those that were stored",
+            details="\n".join(damaged),
+            resolution="The container itself says so. Ask another one that has it, too: provision exec NAME -- sh -c "
+            "'cd FOLDER && sha256sum --check --quiet MANIFEST.sha256'. If it says the same, destroy those that use it "
+            "(provision destroy FILE NAME); up then makes it anew.",
+        )
+
+
 def is_running(wanted: Instance, actual: Fleet) -> bool:
     """Whether the container runs now."""
     there = actual.instance(wanted.name)
@@ -300,6 +278,9 @@ def _given_keys(seen: Survey) -> Iterator[Service]:
             stamp = stamps.get(address, RoleStamp(address, "nobody has looked"))
             if is_new or is_missing or has_other_secrets(service, stamp):
                 yield service
+
+
+# The verb `status`.
 
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
@@ -353,11 +334,6 @@ def _container_status(wanted: Instance, survey: Survey, screens: Mapping[str, tu
     )
 
 
-def _options(service: Service) -> dict[str, Any]:
-    """The variables of its role without their prefix."""
-    return {name.removeprefix(f"{service.role}_"): value for name, value in service.variables.items()}
-
-
 def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_card: bool) -> ServiceStatus:
     from provisioner.reconcile.judge import processor
 
@@ -366,7 +342,8 @@ def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_car
     verdict = by_address(own, Verdict).get(service.address)
     healthy = None if health is None else health.is_well and (unit is None or unit.is_well)
     runs = unit is not None and unit.is_active
-    asked = knowledge_of(service.role).processor(_options(service), has_card=has_card)
+    options = {name.removeprefix(f"{service.role}_"): value for name, value in service.variables.items()}
+    asked = knowledge_of(service.role).processor(options, has_card=has_card)
     computes, why = processor(verdict, asked, runs=runs, healthy=healthy)
     word = unit.state if unit else "unknown"
     said = {None: "unknown", True: "healthy", False: "unhealthy"}[healthy]
@@ -381,15 +358,36 @@ def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_car
     )
 
 
-def _refuse_damage(facts: Iterable[ContainerFact]) -> None:
-    damaged = [f"{fact.address}: {path}" for fact in of_kind(facts, DamagedArtifacts) for path in fact.manifests]
-    if damaged:
-        raise VerificationError(
-            "Unable to trust what is shared read-only: its bytes are not those that were stored",
-            details="\n".join(damaged),
-            resolution="The container itself says so. Ask another one that has it, too: provision exec NAME -- sh -c "
-            "'cd FOLDER && sha256sum --check --quiet MANIFEST.sha256'. If it says the same, destroy those that use it "
-            "(provision destroy FILE NAME); up then makes it anew.",
+# Cards of the hosts, and which container gets which.
+
+
+def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:
+    """The card of each container that wants one; ``PreflightError`` says of all who get none why."""
+    found, refused = look_at_cards(lab, providers)
+    require_cards(refused)
+    return found
+
+
+def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str, Card], dict[str, str]]:
+    """The card of each container that wants one, and why others get none, by their names.
+
+    Only the hosts of such containers are looked at, all at once.
+    """
+    if not lab.resolved.wants_cards:
+        return lab.cards({})
+    from provisioner.lab.cards import card_requests  # nothing that a lab without cards needs
+
+    hosts = sorted(card_requests(lab.resolved))
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        seen = pool.map(lambda host: providers[host].cards(), hosts)
+        return lab.cards(dict(zip(hosts, seen, strict=True)))
+
+
+def require_cards(refused: Mapping[str, str]) -> None:
+    """Raise ``PreflightError`` when a container gets no card."""
+    if refused:
+        raise PreflightError(
+            "Unable to give each container the graphics card that it wants", details="\n".join(refused.values())
         )
 
 

@@ -1,4 +1,4 @@
-"""``make_plan``: what has to change so that the actual lab becomes the desired one. A pure comparison."""
+"""Plans: the changes by which the actual lab becomes the desired one. A pure comparison."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import (
-    _PLURALS,
     AS_MADE,
     AS_PROVED,
     AS_WRITTEN,
@@ -24,6 +23,9 @@ from provisioner.values.plan import (
 )
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Artifact, Fleet, HostState, Instance, InstanceKind, Service, Status
+
+_PLURALS = frozenset({"devices", "mounts", "host devices", "features", "tags"})
+"""Attributes and settings whose names are plural."""
 
 
 def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wishes: Wishes = AS_WRITTEN) -> Plan:

@@ -25,8 +25,40 @@ if TYPE_CHECKING:
     from provisioner.hosts.proxmox.access import Access
     from provisioner.hosts.proxmox.prepare import Need, NodeToPrepare
 
-
 Say = Callable[[str], None]
+
+# This machine: what it has to have for containers, and for their graphics cards.
+
+INSTALL = (
+    "Install the driver as its own pages say, then start the machine anew and run this again. On Debian: for NVIDIA "
+    "apt install nvidia-driver (non-free), for AMD firmware-amd-graphics, for Intel firmware-misc-nonfree "
+    "(non-free-firmware). A card for virtual machines (vfio-pci) cannot be given to containers at the same time."
+)
+
+
+def require_cards(cards: Sequence[Card]) -> None:
+    """Raise ``PreflightError`` where no card of this machine has a driver that can compute; none is installed."""
+    if any(card.driver in DRIVERS[card.vendor] for card in cards):
+        return
+    seen = "\n".join(f"{card.title}: {card.obstacle()}" for card in cards)
+    raise PreflightError(
+        "Unable to prepare this machine's graphics cards: " + ("none has its driver" if cards else "it has none"),
+        details=seen or "Of NVIDIA, AMD and Intel there is none (lspci -nn | grep -E 'VGA|3D|Display').",
+        resolution=INSTALL if cards else "Leave --gpu out. In a virtual machine its host has to pass a card on first.",
+    )
+
+
+def prepare_cards(run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
+    """Have this machine's graphics cards ready for containers after every start: ``playbooks/gpu_host.yml`` on it."""
+    return run_playbook("gpu_host.yml", render_this_machine({}, paths.inventory_templates()))
+
+
+def prepare_host(variables: Mapping[str, object], run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
+    """Make this machine able to hold containers: ``playbooks/host.yml`` on localhost with the role's ``variables``."""
+    return run_playbook("host.yml", render_this_machine(variables, paths.inventory_templates()))
+
+
+# A node of Proxmox VE: a way in, and no more rights than the lab needs there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,34 +215,3 @@ def _prove(way: Way, provider: ProxmoxProvider) -> None:
             details="\n".join(lacking),
             resolution=f"A grant on a path replaces what comes down to it: pveum user permissions {way.page.user}",
         )
-
-
-# The verb `host prepare`: what this machine has to have for containers, and for their graphics cards.
-
-INSTALL = (
-    "Install the driver as its own pages say, then start the machine anew and run this again. On Debian: for NVIDIA "
-    "apt install nvidia-driver (non-free), for AMD firmware-amd-graphics, for Intel firmware-misc-nonfree "
-    "(non-free-firmware). A card for virtual machines (vfio-pci) cannot be given to containers at the same time."
-)
-
-
-def require_cards(cards: Sequence[Card]) -> None:
-    """Raise ``PreflightError`` where no card of this machine has a driver that can compute; none is installed."""
-    if any(card.driver in DRIVERS[card.vendor] for card in cards):
-        return
-    seen = "\n".join(f"{card.title}: {card.obstacle()}" for card in cards)
-    raise PreflightError(
-        "Unable to prepare this machine's graphics cards: " + ("none has its driver" if cards else "it has none"),
-        details=seen or "Of NVIDIA, AMD and Intel there is none (lspci -nn | grep -E 'VGA|3D|Display').",
-        resolution=INSTALL if cards else "Leave --gpu out. In a virtual machine its host has to pass a card on first.",
-    )
-
-
-def prepare_cards(run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
-    """Have this machine's graphics cards ready for containers after every start: ``playbooks/gpu_host.yml`` on it."""
-    return run_playbook("gpu_host.yml", render_this_machine({}, paths.inventory_templates()))
-
-
-def prepare_host(variables: Mapping[str, object], run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
-    """Make this machine able to hold containers: ``playbooks/host.yml`` on localhost with the role's ``variables``."""
-    return run_playbook("host.yml", render_this_machine(variables, paths.inventory_templates()))

@@ -123,7 +123,8 @@ class Run:
         started = {one.container for one in self.made.of("start", "update", "adopt")}
         started |= {address.container for address in unsure} - new
         looked = [one for one in touched if one.name in started]
-        found = _reasons(looked, _settled(looked, self.effects))
+        facts = _settled(looked, self.effects)
+        found = {address for one in looked for address in reasons_to_run(one, facts)}
         addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}
         pruned = [replace(one, services=tuple(s for s in one.services if s.address in addresses)) for one in touched]
         return tuple(one for one in pruned if any(role.address in addresses for role in one.roles))
@@ -204,10 +205,6 @@ def _warning(fact: Unstamped | Unmended) -> Diagnostic:
 def _settled(instances: Sequence[Instance], effects: Effects) -> tuple[ContainerFact, ...]:
     """What they say once they have come up; that people are kept out is this run's own doing."""
     return snapshots.without_closed(settled(instances, effects))
-
-
-def _reasons(instances: Iterable[Instance], facts: Sequence[ContainerFact]) -> set[Address]:
-    return {address for one in instances for address in reasons_to_run(one, facts)}
 
 
 def _wait_until_ready(wanted: Sequence[Instance], effects: Effects) -> None:

@@ -23,56 +23,12 @@ from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Instance, Service, Snapshot, Status
 
-# Which snapshots are taken, kept, and gone back to.
-
-Kind = Literal["", "unproved", "failed", "replaced"]
-_OURS = re.compile(r"provision-(\d+)(?:-([a-z]+))?")
-
-
-def next_name(instance: Instance, kind: Kind = "") -> str:
-    """A name that no snapshot of the container has or had among those that are kept."""
-    numbers = [int(found[1]) for one in instance.snapshots if (found := _OURS.fullmatch(one.name))]
-    return f"provision-{max(numbers, default=0) + 1}" + (f"-{kind}" if kind else "")
-
-
-def is_ours(name: str) -> bool:
-    """Whether the program gives such names itself."""
-    return name.startswith("provision-")
-
-
-def surplus(instance: Instance, keep: int) -> tuple[Snapshot, ...]:
-    """Our snapshots beyond the ``keep`` newest before changes, and the ``keep`` newest that rollbacks left behind."""
-    groups: dict[bool, list[Snapshot]] = {False: [], True: []}
-    for one in sorted(instance.snapshots, key=_number):
-        found = _OURS.fullmatch(one.name)
-        if found:
-            groups[found[2] in ("failed", "replaced")].append(one)
-    return tuple(one for group in groups.values() for one in group[: max(0, len(group) - keep)])
-
-
-def latest(instance: Instance) -> Snapshot | None:
-    """What a rollback goes back to when nothing is named: the newest state that had proved itself, or is the user's."""
-    good = [one for one in instance.snapshots if not is_ours(one.name) or re.fullmatch(r"provision-\d+", one.name)]
-    return good[-1] if good else None
-
-
-def bound_together(failed: Iterable[str], changed: Collection[str], needs: Mapping[str, Collection[str]]) -> set[str]:
-    """The containers of ``changed`` that go back together when ``failed`` do: a gateway and the engine that it asks.
-
-    ``needs``: by container those that it asks.
-    """
-    links = {(one, other) for one, others in needs.items() for other in others if one in changed and other in changed}
-    found: set[str] = set()
-    reached = {one for one in failed if one in changed}
-    while reached:
-        found |= reached
-        reached = {b if a in found else a for a, b in links if (a in found) != (b in found)}
-    return found
-
-
-def _number(snapshot: Snapshot) -> int:
-    found = _OURS.fullmatch(snapshot.name)
-    return int(found[1]) if found else 0
+ROLLBACK, CLONE = "rollback", "clone"
+CHANGED_CLONE = "clone --set"  # starts the copy itself, before the file has it
+"""What is noted of a container while the verb works on it."""
+NEWEST_ONLY = "its storage goes back to the newest snapshot only"
+NO_WAY_BACK = "Run up with --no-rollback to change it without a way back."
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +39,6 @@ class Before:
     proved: bool
 
 
-ROLLBACK, CLONE = "rollback", "clone"
-CHANGED_CLONE = "clone --set"  # starts the copy itself, before the file has it
-"""What is noted of a container while the verb works on it."""
-NEWEST_ONLY = "its storage goes back to the newest snapshot only"
-NO_WAY_BACK = "Run up with --no-rollback to change it without a way back."
-T = TypeVar("T")
 Kept = Mapping[str, Before]
 
 
@@ -350,6 +300,62 @@ def worked(effects: Effects, target: str, action: str, work: Callable[[], T]) ->
     return done
 
 
+# Names of snapshots, and by them which are kept and gone back to. Pure.
+#
+# Ours are named `provision-<n>` (the container had proved itself), `provision-<n>-unproved` (something in it had
+# changed by then), `provision-<n>-failed` (what a rollback left behind) and `provision-<n>-replaced` (what a rollback
+# by hand left behind). All other names are the user's.
+
+Kind = Literal["", "unproved", "failed", "replaced"]
+_OURS = re.compile(r"provision-(\d+)(?:-([a-z]+))?")
+
+
+def next_name(instance: Instance, kind: Kind = "") -> str:
+    """A name that no snapshot of the container has or had among those that are kept."""
+    numbers = [int(found[1]) for one in instance.snapshots if (found := _OURS.fullmatch(one.name))]
+    return f"provision-{max(numbers, default=0) + 1}" + (f"-{kind}" if kind else "")
+
+
+def is_ours(name: str) -> bool:
+    """Whether the program gives such names itself."""
+    return name.startswith("provision-")
+
+
+def surplus(instance: Instance, keep: int) -> tuple[Snapshot, ...]:
+    """Our snapshots beyond the ``keep`` newest before changes, and the ``keep`` newest that rollbacks left behind."""
+    groups: dict[bool, list[Snapshot]] = {False: [], True: []}
+    for one in sorted(instance.snapshots, key=_number):
+        found = _OURS.fullmatch(one.name)
+        if found:
+            groups[found[2] in ("failed", "replaced")].append(one)
+    return tuple(one for group in groups.values() for one in group[: max(0, len(group) - keep)])
+
+
+def latest(instance: Instance) -> Snapshot | None:
+    """What a rollback goes back to when nothing is named: the newest state that had proved itself, or is the user's."""
+    good = [one for one in instance.snapshots if not is_ours(one.name) or re.fullmatch(r"provision-\d+", one.name)]
+    return good[-1] if good else None
+
+
+def bound_together(failed: Iterable[str], changed: Collection[str], needs: Mapping[str, Collection[str]]) -> set[str]:
+    """The containers of ``changed`` that go back together when ``failed`` do: a gateway and the engine that it asks.
+
+    ``needs``: by container those that it asks.
+    """
+    links = {(one, other) for one, others in needs.items() for other in others if one in changed and other in changed}
+    found: set[str] = set()
+    reached = {one for one in failed if one in changed}
+    while reached:
+        found |= reached
+        reached = {b if a in found else a for a, b in links if (a in found) != (b in found)}
+    return found
+
+
+def _number(snapshot: Snapshot) -> int:
+    found = _OURS.fullmatch(snapshot.name)
+    return int(found[1]) if found else 0
+
+
 # Keeping people out of a service whose container may go back to an earlier state: what they wrote would be lost.
 
 NOT_LOADED = 5
@@ -412,7 +418,8 @@ def _warning(service: Service, action: str, error: ProvisionError) -> Diagnostic
     return Diagnostic("warning", message, details=details, resolution=resolution)
 
 
-# The snapshots of each container, as a table.
+# The snapshots as text.
+
 
 _HEAD = ("CONTAINER", "SNAPSHOT", "TAKEN")
 

@@ -1,4 +1,4 @@
-"""The verbs ``plan`` and ``up``: look, plan, ask. What changes something is in ``run``, read when there is a change."""
+"""The verbs ``plan`` and ``up``: look, plan, ask. Changes are made by ``run``, imported when there are any."""
 
 from __future__ import annotations
 

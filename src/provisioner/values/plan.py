@@ -24,7 +24,6 @@ RESUMED = "is frozen: it is resumed where it was"
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices", "reaches")
 ROOM = frozenset({"memory", "disk", "mounts"})
 """Things of which a host has only so much."""
-_PLURALS = frozenset({"devices", "mounts", "host devices", "features", "tags"})
 
 
 def setting_name(name: str) -> str:
