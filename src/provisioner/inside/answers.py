@@ -1,4 +1,4 @@
-"""What the agent of a container may answer: only what it was asked, of the types that it sends. Pure.
+"""Answers that programs in a container may give: only what they were asked, of the types that they send. Pure.
 
 A container belongs to whoever works in it. Its answer is a stranger's data: it counts for that container alone, and one
 that is not as it should be is damaged as a whole.
@@ -26,7 +26,6 @@ MOST_TOKENS = 2**30
 MOST_FOLLOWING = 1000
 MOST_LAYERS = 100_000
 MOST_BYTES = 2**60
-
 
 LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "closed", "damaged")
 LATEST_S = 2**35
@@ -67,7 +66,7 @@ def stamp_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def openings_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of ``openings`` to the question ``asked``, as it is; ``DamagedAnswerError``, else."""
+    """The answer of ``exposure`` to the question ``asked``, as it is; ``DamagedAnswerError``, else."""
     found = _object(answer, "it", ("sockets", "problem", "doors"))
     _text(found["problem"], "problem")
     _list(found["sockets"], "sockets", _socket)
@@ -88,7 +87,7 @@ def egress_answer(answer: Any) -> dict[str, Any]:
 
 
 def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
-    """The answer of ``trying``, as it is, with one of these outcomes; ``DamagedAnswerError``, else.
+    """The answer of ``trial``, as it is, with one of these outcomes; ``DamagedAnswerError``, else.
 
     ``outcomes``: with each how many prompts were heard at least.
     """
@@ -110,7 +109,7 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def served_answer(answer: Any) -> dict[str, Any]:
-    """What ``bench_in_container`` says of how an engine is served, as it is; ``DamagedAnswerError``, else."""
+    """What ``engine_bench`` says of how an engine is served, as it is; ``DamagedAnswerError``, else."""
     texts = ("processor", "card", "driver", "build", "model")
     found = _object(answer, "it", ("words", "threads", "free", *texts))
     _count(found["free"], "free", MOST_BYTES)
@@ -122,7 +121,7 @@ def served_answer(answer: Any) -> dict[str, Any]:
 
 
 def bench_answer(answer: Any, outcomes: Collection[str]) -> dict[str, Any]:
-    """What ``bench_in_container`` says of one measurement, as it is; ``DamagedAnswerError``, else."""
+    """What ``engine_bench`` says of one measurement, as it is; ``DamagedAnswerError``, else."""
     found = _object(answer, "it", ("outcome", "words", "lines", "took_s", "waited"))
     _text(found["words"], "words")
     _one_of(found["outcome"], outcomes)
@@ -134,7 +133,7 @@ def bench_answer(answer: Any, outcomes: Collection[str]) -> dict[str, Any]:
 
 
 def load_answer(answer: Any) -> dict[str, Any]:
-    """What ``load_in_container`` says, as it is; ``DamagedAnswerError``, else."""
+    """What ``interference`` says, as it is; ``DamagedAnswerError``, else."""
     found = _object(answer, "it", ("at_s", "waited_us", "throttled_us", "answered"))
     _seconds(found["at_s"], "at_s", LATEST_S)
     for word in ("waited_us", "throttled_us", "answered"):
@@ -144,7 +143,7 @@ def load_answer(answer: Any) -> dict[str, Any]:
 
 
 def live_answer(answer: Any, addresses: Collection[str]) -> dict[str, Any]:
-    """What ``live_in_container`` says of these services, as it is; ``DamagedAnswerError``, else."""
+    """What ``activity`` says of these services, as it is; ``DamagedAnswerError``, else."""
     found = _object(answer, "it", ("services", "cards"))
     _exactly(found["services"], "services", addresses, _live_service)
     _list(found["cards"], "cards", _card)

@@ -1,4 +1,4 @@
-"""What disturbs a measurement that is made from elsewhere: asked in the container of the service before and after it.
+"""Tells what disturbs a measurement from elsewhere: asked in the service's container before and after it.
 
 Reads JSON: ``do`` (what is asked, as of every program there) and ``socket``, by which the switch before the service is
 asked; empty where there is none. The answer: ``at_s``, ``waited_us`` and ``throttled_us`` (``cpu_waits``), and

@@ -1,1 +1,1 @@
-"""What is measured of services: contexts, speed, load and quality; each verb with its results as text."""
+"""Measurements of services: contexts, speed, load and quality; each verb with its results as text."""

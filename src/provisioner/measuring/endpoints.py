@@ -29,7 +29,6 @@ from provisioner.lab.served import models_of
 from provisioner.labfile.spec import OLLAMA, Upstream, provider_of
 from provisioner.measuring.engine import served_there
 from provisioner.measuring.history import Setting
-from provisioner.measuring.history import Setting as Where
 from provisioner.measuring.pause import SPARE_S, Engine, asked_there, look_at
 from provisioner.measuring.prompts import LONGEST_LOOK, Length, UncountedError, filler, length_of, tokens_in
 from provisioner.reconcile.effects import Effects
@@ -41,7 +40,275 @@ from provisioner.values.errors import InputError, PreflightError, VerificationEr
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Secret
 
-# A server on loopback that adds a key to what it passes on, for programs that take keys only where others see them.
+LONGEST_ANSWER_S = 3600.0
+LONGEST_BODY = 2**20
+SHORT_WORDS, LONGER_WORDS = 20, 60
+LONGEST_WORDS = 500
+
+
+class Load(Protocol):
+    """What is in the way on the service's host, from the moment at which it is made."""
+
+    def share_until_now(self, own: int) -> tuple[float, int]:
+        """The part of the time in which something waited for a processor, and how many requests of others came.
+
+        ``own``: how many came from here. Both are -1 where nobody tells.
+        """
+
+
+class NobodyTells:
+    """The load of a host that is not ours."""
+
+    def share_until_now(self, own: int) -> tuple[float, int]:  # noqa: ARG002
+        """Nobody tells."""
+        return -1.0, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A service that answers chats: how people call it, where it is reached, which model of it is asked.
+
+    ``context``: how many tokens one request may have, None where nobody here knows; ``is_ours``: whether it knows how
+    to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``hint``: what to
+    do where this machine does not reach it; ``look``: begins to look at what is in the way there; ``served``: by which
+    options of the service its results are told apart, beside what it is asked.
+    """
+
+    name: str
+    target: Target
+    model: str
+    context: int | None
+    is_ours: bool
+    where: Setting
+    hint: str
+    look: Callable[[], Load] = NobodyTells
+    served: Mapping[str, str] = field(default_factory=dict)
+
+    def measured_with(self, options: Mapping[str, str]) -> Setting:
+        """On what something was measured that was asked with these options."""
+        return replace(self.where, options={**options, **self.served})
+
+
+def length_of_words(endpoint: Endpoint, forwarder: Forwarder, tokens: int) -> Length:
+    """How long words are to a service: first by two short texts, then by one that is nearly as long as ``tokens``.
+
+    Raises ``VerificationError`` where it does not answer, or does not count.
+    """
+    shorter, longer = (tokens_of_words(endpoint, forwarder, words) for words in (SHORT_WORDS, LONGER_WORDS))
+    try:
+        length = length_of((SHORT_WORDS, shorter), (LONGER_WORDS, longer))
+        words = min(length.words(tokens), LONGEST_LOOK)
+        if words > 2 * LONGER_WORDS:
+            length = length_of((SHORT_WORDS, shorter), (words, tokens_of_words(endpoint, forwarder, words)))
+    except UncountedError as error:
+        raise failed(endpoint, str(error)) from error
+    return length
+
+
+def failed(endpoint: Endpoint, why: str) -> VerificationError:
+    """It does not answer as it is asked."""
+    return VerificationError(
+        f"Unable to measure {endpoint.name}: {why[:LONGEST_WORDS]}",
+        resolution="Nothing is kept of it. Ask it for less, or look at what it logs.",
+    )
+
+
+def tokens_of_words(endpoint: Endpoint, forwarder: Forwarder, words: int) -> int:
+    """How many tokens so many words have there; raises ``VerificationError`` where it does not say it."""
+    parts = urlsplit(forwarder.url)
+    messages = [{"role": "user", "content": filler(words, words)}]
+    body = json.dumps({"model": endpoint.model, "messages": messages, "max_tokens": 1})
+    there = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LONGEST_ANSWER_S)
+    try:
+        there.request("POST", f"{parts.path}/v1/chat/completions", body, {"Content-Type": "application/json"})
+        answer = there.getresponse()
+        said = answer.read(LONGEST_BODY)
+    except (OSError, http.client.HTTPException) as error:
+        raise failed(endpoint, f"no answer: {error}") from error
+    finally:
+        there.close()
+    if answer.status != http.HTTPStatus.OK:
+        raise failed(endpoint, f"it answered {answer.status}: {said.decode(errors='replace') or 'nothing more'}")
+    try:
+        return tokens_in(json_value(said))
+    except (ValueError, UncountedError) as error:
+        raise failed(endpoint, str(error)) from error
+
+
+# Endpoints of services of the lab, of upstreams and of any address: how each is reached, and what is known of it.
+
+VERB, LOAD = "bench", "load"
+UPSTREAM, URL = "_upstream", "_url"
+"""In the place of a container's name, which has no such character."""
+ONLY_OURS = frozenset({"return_token_ids", "cache_prompt", "min_tokens", "ignore_eos"})
+"""What others may refuse in the body of a request."""
+REACH_S = 10.0
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _HostLoad:
+    """The load of the host of an engine of ours, from a moment on."""
+
+    engine: Engine
+    effects: Effects
+    began: tuple[Waits, int]
+
+    def share_until_now(self, own: int) -> tuple[float, int]:
+        """As ``Load`` has it."""
+        (before, answered), (after, answered_now) = self.began, _looked(self.engine, self.effects)
+        others = answered_now - answered - own
+        is_counted = answered >= 0 and answered_now >= answered
+        return before.share_until(after), others if is_counted else -1
+
+
+def host_load(engine: Engine, effects: Effects) -> Load:
+    """The load of the host of an engine of ours, from now on."""
+    return _HostLoad(engine, effects, _looked(engine, effects))
+
+
+def _looked(engine: Engine, effects: Effects) -> tuple[Waits, int]:
+    """What is in the way there now, and how many requests were led to it so far."""
+    asked = {"do": LOAD, "socket": engine.switch}
+    said = asked_there(engine, interference, asked, load_answer, effects, within_s=SPARE_S)
+    answered = int(said.pop("answered"))
+    return Waits(**said), answered
+
+
+def chat_service(lab: ResolvedLab, name: str) -> ResolvedService:
+    """The engine or gateway of that name, CONTAINER or CONTAINER/SERVICE; ``InputError`` where it names not one."""
+    found = [service for address, service in lab.services.items() if name in (address, service.container)]
+    chats = [
+        one for one in found if one.page.protocol == ENGINE_PROTOCOL and knowledge_of(one.role).answers(one) == CHAT
+    ]
+    if len(chats) != 1:
+        raise InputError(
+            f"Unable to measure {name}: it names {len(chats)} services that answer chats, and one is wanted",
+            resolution="Name it as CONTAINER/SERVICE, or name an upstream of the file.",
+        )
+    return chats[0]
+
+
+def measured_address(lab: ResolvedLab, name: str) -> Address:
+    """Under which address the results of what is called so are kept; raises ``InputError`` where nothing is."""
+    found = [one for address, one in lab.services.items() if name in (address, one.container)]
+    if not found and name in lab.upstreams:
+        return Address.of(UPSTREAM, name)
+    engines = [one for one in found if one.page.stage == ENGINE_STAGE] or found
+    if len(engines) != 1:
+        raise InputError(
+            f"Unable to show what was measured of {name}: it names {len(engines)} services of the file",
+            resolution="Name it as CONTAINER/SERVICE, or name an upstream of the file.",
+        )
+    return engines[0].address
+
+
+def endpoint_of_service(
+    lab: Lab, effects: Effects, service: ResolvedService, model: str | None, address_of: Callable[[str, bool], str]
+) -> Endpoint:
+    """A service of the lab, reached from this machine; ``address_of``: of a container, in the LAN if it is there."""
+    models = models_of(lab.with_headers, service)
+    name = chosen_model(service.address, tuple(models), model)
+    engine, _ = look_at(lab, effects, service, VERB)
+    served = served_there(engine, EngineBench("-"), effects)
+    may_cost = costs(lab.resolved, service, name)
+    written = service.models.get(service.served_models[0]) if len(service.served_models) == 1 else None
+    where = Setting(
+        host=engine.instance.host,
+        processor=f"{served.processor}, {served.threads} of them",
+        card=served.card,
+        driver=served.driver,
+        build=served.build,
+        model=served.model or (written.sha256 if written else None) or "",
+        options={},
+    )
+    address = address_of(service.container, service.is_on_lan)
+    without = ONLY_OURS if may_cost else frozenset()
+    target = Target(f"http://{address}:{service.port}/v1", service.key, without=without)
+    return Endpoint(
+        str(service.address),
+        target,
+        name,
+        models[name].context,
+        not may_cost,
+        where,
+        "Write expose: lan for it, or run this on its host.",
+        lambda: host_load(engine, effects),
+        _ways_of_writing(service),
+    )
+
+
+def _ways_of_writing(service: ResolvedService) -> dict[str, str]:
+    """By which of its options the results of a service are told apart, with what it is; empty where by none."""
+    ways = knowledge_of(service.role).ways_of_writing(service)
+    return {"engine": service.role, **ways} if ways else {}
+
+
+def costs(lab: ResolvedLab, service: ResolvedService, model: str) -> bool:
+    """Whether somebody may be paid for what a gateway is asked by that alias."""
+    return any(name in lab.upstreams for name in flatten(service.aliases, model)) if service.aliases else False
+
+
+def endpoint_of_upstream(name: str, upstream: Upstream) -> Endpoint:
+    """An upstream of the file; raises ``InputError`` where only its provider's library knows its address."""
+    if upstream.base_url is None:
+        raise InputError(
+            f"Unable to measure {name}: the file does not say where {provider_of(upstream.model)} answers",
+            resolution="Say it: provision bench --kind llm --url https://…/v1 --key SECRET --model NAME",
+        )
+    url = str(upstream.base_url).rstrip("/")
+    if provider_of(upstream.model) in OLLAMA:
+        url += "/v1"
+    model = upstream.model.partition("/")[2]
+    key = upstream.api_key if isinstance(upstream.api_key, Secret) else None
+    return elsewhere(name, url, model, key)
+
+
+def elsewhere(name: str, url: str, model: str, key: Secret | None) -> Endpoint:
+    """Any address; ``name``: how it is called."""
+    target = Target(url, key, without=ONLY_OURS)
+    where = Setting(urlsplit(url).hostname or "", "", "", "", "", "", {})
+    return Endpoint(name, target, model, None, False, where, "Look at its address.")
+
+
+def address_of_url(url: str) -> Address:
+    """Under which address the results of a URL are kept."""
+    parts = urlsplit(url)
+    name = NOT_IN_A_NAME.sub("-", parts.netloc + parts.path).strip("-")[:LONGEST_NAME]
+    return Address.of(URL, f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}")
+
+
+def check_reached(endpoint: Endpoint) -> None:
+    """Raise ``PreflightError`` where nobody listens there."""
+    parts = urlsplit(endpoint.target.url)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or HTTP[parts.scheme]), REACH_S):
+            pass
+    except OSError as error:
+        raise PreflightError(
+            f"Unable to measure {endpoint.name}: this machine does not reach {parts.netloc}",
+            details=str(error),
+            resolution=endpoint.hint,
+        ) from error
+
+
+def chosen_model(name: str, models: Sequence[str], wanted: str | None) -> str:
+    """The model that is asked: the wanted one, else the only one; raises ``InputError`` where that is none."""
+    if wanted is None and len(models) == 1:
+        return models[0]
+    if wanted in models and wanted is not None:
+        return wanted
+    offered = ", ".join(models) or "none"
+    problem = f"it has no {wanted}" if wanted else f"it has {len(models)} models"
+    raise InputError(f"Unable to measure {name}: {problem}", resolution=f"Say --model, one of: {offered}.")
+
+
+# The forwarder: a server on loopback that adds a key to what it passes on, for programs that take keys only where
+# others see them.
+#
+# It listens under a path that nobody can guess, passes on what benchmarks ask and nothing else, streams answers as they
+# come, and ends with the block in which it is used.
 
 PASSED_ON = frozenset({("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions")})
 """Methods and paths."""
@@ -215,267 +482,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()
-
-
-LONGEST_ANSWER_S = 3600.0
-LONGEST_BODY = 2**20
-SHORT_WORDS, LONGER_WORDS = 20, 60
-LONGEST_WORDS = 500
-
-
-class Load(Protocol):
-    """What is in the way on the service's host, from the moment at which it is made."""
-
-    def share_until_now(self, own: int) -> tuple[float, int]:
-        """The part of the time in which something waited for a processor, and how many requests of others came.
-
-        ``own``: how many came from here. Both are -1 where nobody tells.
-        """
-
-
-class NobodyTells:
-    """The load of a host that is not ours."""
-
-    def share_until_now(self, own: int) -> tuple[float, int]:  # noqa: ARG002
-        """Nobody tells."""
-        return -1.0, -1
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A service that answers chats: how people call it, where it is reached, which model of it is asked.
-
-    ``context``: how many tokens one request may have, None where nobody here knows; ``is_ours``: whether it knows how
-    to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``hint``: what to
-    do where this machine does not reach it; ``look``: begins to look at what is in the way there; ``served``: by which
-    options of the service its results are told apart, beside what it is asked.
-    """
-
-    name: str
-    target: Target
-    model: str
-    context: int | None
-    is_ours: bool
-    where: Where
-    hint: str
-    look: Callable[[], Load] = NobodyTells
-    served: Mapping[str, str] = field(default_factory=dict)
-
-    def measured_with(self, options: Mapping[str, str]) -> Where:
-        """On what something was measured that was asked with these options."""
-        return replace(self.where, options={**options, **self.served})
-
-
-def length_of_words(endpoint: Endpoint, forwarder: Forwarder, tokens: int) -> Length:
-    """How long words are to a service: first by two short texts, then by one that is nearly as long as ``tokens``.
-
-    Raises ``VerificationError`` where it does not answer, or does not count.
-    """
-    shorter, longer = (tokens_of_words(endpoint, forwarder, words) for words in (SHORT_WORDS, LONGER_WORDS))
-    try:
-        length = length_of((SHORT_WORDS, shorter), (LONGER_WORDS, longer))
-        words = min(length.words(tokens), LONGEST_LOOK)
-        if words > 2 * LONGER_WORDS:
-            length = length_of((SHORT_WORDS, shorter), (words, tokens_of_words(endpoint, forwarder, words)))
-    except UncountedError as error:
-        raise failed(endpoint, str(error)) from error
-    return length
-
-
-def failed(endpoint: Endpoint, why: str) -> VerificationError:
-    """It does not answer as it is asked."""
-    return VerificationError(
-        f"Unable to measure {endpoint.name}: {why[:LONGEST_WORDS]}",
-        resolution="Nothing is kept of it. Ask it for less, or look at what it logs.",
-    )
-
-
-def tokens_of_words(endpoint: Endpoint, forwarder: Forwarder, words: int) -> int:
-    """How many tokens so many words have there; raises ``VerificationError`` where it does not say it."""
-    parts = urlsplit(forwarder.url)
-    messages = [{"role": "user", "content": filler(words, words)}]
-    body = json.dumps({"model": endpoint.model, "messages": messages, "max_tokens": 1})
-    there = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LONGEST_ANSWER_S)
-    try:
-        there.request("POST", f"{parts.path}/v1/chat/completions", body, {"Content-Type": "application/json"})
-        answer = there.getresponse()
-        said = answer.read(LONGEST_BODY)
-    except (OSError, http.client.HTTPException) as error:
-        raise failed(endpoint, f"no answer: {error}") from error
-    finally:
-        there.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise failed(endpoint, f"it answered {answer.status}: {said.decode(errors='replace') or 'nothing more'}")
-    try:
-        return tokens_in(json_value(said))
-    except (ValueError, UncountedError) as error:
-        raise failed(endpoint, str(error)) from error
-
-
-# Where what answers chats is reached, and what is known of it: a service of the lab, an upstream, any address.
-
-VERB, LOAD = "bench", "load"
-UPSTREAM, URL = "_upstream", "_url"
-"""In the place of a container's name, which has no such character."""
-ONLY_OURS = frozenset({"return_token_ids", "cache_prompt", "min_tokens", "ignore_eos"})
-"""What others may refuse in the body of a request."""
-REACH_S = 10.0
-NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.-]+")
-LONGEST_NAME = 60
-
-
-@dataclass(frozen=True, slots=True)
-class _HostLoad:
-    """The load of the host of an engine of ours, from a moment on."""
-
-    engine: Engine
-    effects: Effects
-    began: tuple[Waits, int]
-
-    def share_until_now(self, own: int) -> tuple[float, int]:
-        """As ``Load`` has it."""
-        (before, answered), (after, answered_now) = self.began, _looked(self.engine, self.effects)
-        others = answered_now - answered - own
-        is_counted = answered >= 0 and answered_now >= answered
-        return before.share_until(after), others if is_counted else -1
-
-
-def host_load(engine: Engine, effects: Effects) -> Load:
-    """The load of the host of an engine of ours, from now on."""
-    return _HostLoad(engine, effects, _looked(engine, effects))
-
-
-def _looked(engine: Engine, effects: Effects) -> tuple[Waits, int]:
-    """What is in the way there now, and how many requests were led to it so far."""
-    asked = {"do": LOAD, "socket": engine.switch}
-    said = asked_there(engine, interference, asked, load_answer, effects, within_s=SPARE_S)
-    answered = int(said.pop("answered"))
-    return Waits(**said), answered
-
-
-def chat_service(lab: ResolvedLab, name: str) -> ResolvedService:
-    """The engine or gateway of that name, CONTAINER or CONTAINER/SERVICE; ``InputError`` where it names not one."""
-    found = [service for address, service in lab.services.items() if name in (address, service.container)]
-    chats = [
-        one for one in found if one.page.protocol == ENGINE_PROTOCOL and knowledge_of(one.role).answers(one) == CHAT
-    ]
-    if len(chats) != 1:
-        raise InputError(
-            f"Unable to measure {name}: it names {len(chats)} services that answer chats, and one is wanted",
-            resolution="Name it as CONTAINER/SERVICE, or name an upstream of the file.",
-        )
-    return chats[0]
-
-
-def measured_address(lab: ResolvedLab, name: str) -> Address:
-    """Under which address the results of what is called so are kept; raises ``InputError`` where nothing is."""
-    found = [one for address, one in lab.services.items() if name in (address, one.container)]
-    if not found and name in lab.upstreams:
-        return Address.of(UPSTREAM, name)
-    engines = [one for one in found if one.page.stage == ENGINE_STAGE] or found
-    if len(engines) != 1:
-        raise InputError(
-            f"Unable to show what was measured of {name}: it names {len(engines)} services of the file",
-            resolution="Name it as CONTAINER/SERVICE, or name an upstream of the file.",
-        )
-    return engines[0].address
-
-
-def endpoint_of_service(
-    lab: Lab, effects: Effects, service: ResolvedService, model: str | None, address_of: Callable[[str, bool], str]
-) -> Endpoint:
-    """A service of the lab, reached from this machine; ``address_of``: of a container, in the LAN if it is there."""
-    models = models_of(lab.with_headers, service)
-    name = chosen_model(service.address, tuple(models), model)
-    engine, _ = look_at(lab, effects, service, VERB)
-    served = served_there(engine, EngineBench("-"), effects)
-    may_cost = costs(lab.resolved, service, name)
-    written = service.models.get(service.served_models[0]) if len(service.served_models) == 1 else None
-    where = Setting(
-        host=engine.instance.host,
-        processor=f"{served.processor}, {served.threads} of them",
-        card=served.card,
-        driver=served.driver,
-        build=served.build,
-        model=served.model or (written.sha256 if written else None) or "",
-        options={},
-    )
-    address = address_of(service.container, service.is_on_lan)
-    without = ONLY_OURS if may_cost else frozenset()
-    target = Target(f"http://{address}:{service.port}/v1", service.key, without=without)
-    return Endpoint(
-        str(service.address),
-        target,
-        name,
-        models[name].context,
-        not may_cost,
-        where,
-        "Write expose: lan for it, or run this on its host.",
-        lambda: host_load(engine, effects),
-        _ways_of_writing(service),
-    )
-
-
-def _ways_of_writing(service: ResolvedService) -> dict[str, str]:
-    """By which of its options the results of a service are told apart, with what it is; empty where by none."""
-    ways = knowledge_of(service.role).ways_of_writing(service)
-    return {"engine": service.role, **ways} if ways else {}
-
-
-def costs(lab: ResolvedLab, service: ResolvedService, model: str) -> bool:
-    """Whether somebody may be paid for what a gateway is asked by that alias."""
-    return any(name in lab.upstreams for name in flatten(service.aliases, model)) if service.aliases else False
-
-
-def endpoint_of_upstream(name: str, upstream: Upstream) -> Endpoint:
-    """An upstream of the file; raises ``InputError`` where only its provider's library knows its address."""
-    if upstream.base_url is None:
-        raise InputError(
-            f"Unable to measure {name}: the file does not say where {provider_of(upstream.model)} answers",
-            resolution="Say it: provision bench --kind llm --url https://…/v1 --key SECRET --model NAME",
-        )
-    url = str(upstream.base_url).rstrip("/")
-    if provider_of(upstream.model) in OLLAMA:
-        url += "/v1"
-    model = upstream.model.partition("/")[2]
-    key = upstream.api_key if isinstance(upstream.api_key, Secret) else None
-    return elsewhere(name, url, model, key)
-
-
-def elsewhere(name: str, url: str, model: str, key: Secret | None) -> Endpoint:
-    """Any address; ``name``: how it is called."""
-    target = Target(url, key, without=ONLY_OURS)
-    where = Setting(urlsplit(url).hostname or "", "", "", "", "", "", {})
-    return Endpoint(name, target, model, None, False, where, "Look at its address.")
-
-
-def address_of_url(url: str) -> Address:
-    """Under which address the results of a URL are kept."""
-    parts = urlsplit(url)
-    name = NOT_IN_A_NAME.sub("-", parts.netloc + parts.path).strip("-")[:LONGEST_NAME]
-    return Address.of(URL, f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}")
-
-
-def check_reached(endpoint: Endpoint) -> None:
-    """Raise ``PreflightError`` where nobody listens there."""
-    parts = urlsplit(endpoint.target.url)
-    try:
-        with socket.create_connection((parts.hostname or "", parts.port or HTTP[parts.scheme]), REACH_S):
-            pass
-    except OSError as error:
-        raise PreflightError(
-            f"Unable to measure {endpoint.name}: this machine does not reach {parts.netloc}",
-            details=str(error),
-            resolution=endpoint.hint,
-        ) from error
-
-
-def chosen_model(name: str, models: Sequence[str], wanted: str | None) -> str:
-    """The model that is asked: the wanted one, else the only one; raises ``InputError`` where that is none."""
-    if wanted is None and len(models) == 1:
-        return models[0]
-    if wanted in models and wanted is not None:
-        return wanted
-    offered = ", ".join(models) or "none"
-    problem = f"it has no {wanted}" if wanted else f"it has {len(models)} models"
-    raise InputError(f"Unable to measure {name}: {problem}", resolution=f"Say --model, one of: {offered}.")

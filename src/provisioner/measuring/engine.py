@@ -38,7 +38,10 @@ from provisioner.services.base import EngineBench
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.values.plain_data import json_value
 
-# How llama-bench is asked what an engine computes, and what its lines say.
+# The words of llama-bench, by which it is asked what an engine computes, and what its lines say.
+#
+# It is started with the words of the engine's own command that it knows as well, so that it measures what serves: the
+# words that say how many tokens, and by whom it is asked, are the server's alone.
 
 WORDS: Mapping[str, str] = {
     "--model": "-m",
@@ -145,14 +148,14 @@ def _told(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield WORDS[word], EVERY_LAYER if is_layers else value
 
 
-# What an engine computes in a second, without its server: what its container is asked, and what comes of it.
+# The engine that is measured, without its server: what its container is asked, and what comes of it.
 
 KIND = "engine"
 UNIT = "tokens/s"
 JSON = "{"
 """With what lines of llama-bench begin that say figures."""
 BENCH = "bench"
-"""What a container is asked to do, beside what ``trials`` and the agent are asked."""
+"""What a container is asked to do, beside what ``probe`` and the agent ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +257,8 @@ def words_of(options: Mapping[str, str]) -> str:
     return " ".join(f"{name}={json.dumps(value) if ' ' in value else value}" for name, value in options.items())
 
 
+# The measurement: in turns, with the engine stopped for each and serving between them.
+
 VERB = "bench"
 TRIAL_S = 1800.0
 """So long one start of llama-bench may take before it hangs."""
@@ -313,7 +318,7 @@ def measure_engine(
             lease.check()
             if not may_refuse:
                 check_queue(subject, turn_s, "one turn", VERB, "Nothing is kept of it, and the engine serves.")
-            _wait_until(began + number * SPREAD_S)
+            sleep(max(began + number * SPREAD_S - monotonic(), 0.0))
             text = f"trial {number} of {wanted}" if number else "a first one that does not count"
             say(subject, text, effects, goes_on=number > 1)
             turn_s = _turn(subject, arranged, effects)
@@ -327,11 +332,6 @@ def measure_engine(
     for result in results:
         keep(file_of(lab.name, subject.service.address), result)
     return results
-
-
-def _wait_until(moment: float) -> None:
-    """Wait for a moment of the clock that is not in a hurry (``monotonic``); none that is over."""
-    sleep(max(moment - monotonic(), 0.0))
 
 
 def _turn(subject: Subject, arranged: Sequence[Arrangement], effects: Effects) -> float:
@@ -361,7 +361,7 @@ def _trial(subject: Subject, arranged: Arrangement, effects: Effects) -> float:
     return max(float(said["took_s"]), monotonic() - began)
 
 
-# What an engine computes in a second, results of before, and whether something has become slower.
+# Results as text and as values: those of a run, those of before, and whether something has become slower.
 
 HEAD = ("FIGURE", "MEDIAN", "95 % OF IT", "TRIALS", "WAITED", "WITH")
 COMPARED = ("FIGURE", "BEFORE", "NOW", "CHANGE", "99 % OF IT", "")

@@ -1,4 +1,4 @@
-"""What was measured of an engine or its clients, as one SVG file: a bar for each setting, and where its median lies."""
+"""The picture of measurements of an engine or its clients, one SVG file: a bar for each setting, with its median."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Whether something has become slower: results compared figure by figure, and what is no more than noise. Pure.
+"""The gate: results are compared figure by figure, to tell what has become slower from what is noise. Pure.
 
-It has where the figure is worse by more than the threshold **and** its interval agrees that it is worse at all. Held
-against each other are means, without the few lowest and highest trials: of figures that differ by a tenth from one
-another a median says less, and a single trial in whose way something was may not decide. How both do is seen in series
-that a real llama-bench was recorded with (``tests/unit/measuring/test_gate.py``).
+Something has become slower where a figure is worse by more than the threshold **and** its interval agrees that it is
+worse at all. Held against each other are means, without the few lowest and highest trials: of figures that differ by a
+tenth from one another a median says less, and a single trial in whose way something was may not decide. How both do is
+seen in series that a real llama-bench was recorded with (``tests/unit/measuring/test_gate.py``).
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ def _share_disturbed(series: Sequence[Series]) -> float:
     return sum(one.disturbed for one in series) / sum(len(one.trials) for one in series)
 
 
-# How many trials are made of what is measured, and for how long.
+# The budget: how many trials are made of what is measured, and for how long.
 
 BUDGET_S = 270.0
 """So long the trials of one setting may take, unless their number is said."""
 MOST_TRIALS = 60
-"""As many make a tenth less seen on a machine whose figures differ by a tenth from one another (``gate``)."""
+"""As many make a tenth less seen on a machine whose figures differ by a tenth from one another."""
 LEAST_TRIALS = 10
 SPREAD_S = BUDGET_S / MOST_TRIALS
 """From trial to trial at least: what disturbs a machine for seconds would be in the way of many at once."""

@@ -1,4 +1,4 @@
-"""What was measured of an engine, kept as files that people can read: one line of JSON for each run of ``bench``."""
+"""Results of ``bench``: series of trials, and how sure they are; kept in files of one line of JSON for each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from provisioner.values.address import Address
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
-# A figure that was measured several times: its median, how sure that is, and what disturbed it.
+# Series: a figure that was measured several times, its median, how sure that is, and what disturbed it.
 
 SURE = 0.95
 """How sure an interval is."""
@@ -102,13 +102,12 @@ def medians(values: Sequence[float], chance: random.Random) -> list[float]:
 @lru_cache(1024)
 def _interval(values: tuple[float, ...]) -> Interval:
     """Draw with the same chance each time: a page asks for the interval of one series again and again."""
-    return _between(medians(values, random.Random(SEED)))  # noqa: S311
-
-
-def _between(drawn: Sequence[float]) -> Interval:
+    drawn = medians(values, random.Random(SEED))  # noqa: S311
     beside = round(len(drawn) * (1 - SURE) / 2)
     return Interval(drawn[beside], drawn[-1 - beside])
 
+
+# Results, kept as files that people can read.
 
 FOLDER = "benchmarks"
 ACCEPTED = ".accepted.jsonl"

@@ -1,4 +1,4 @@
-"""What services do at this moment, and how fast: two looks at their counters, shown until somebody stops it."""
+"""The verb ``top``: what services do at this moment, and how fast, shown until somebody stops it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.plain_data import answer_value, foreign
 from provisioner.values.state import Execution, Fleet, Instance, Status
+
+# Two looks at a service's counters, and the time between them: what it does, and how fast. Pure.
 
 UP, DOWN = "UP", "DOWN"
 LEAVES = ("DRAIN", "NOLB")
@@ -116,7 +118,7 @@ class CardUse:
 
 
 def look_of(said: Mapping[str, Any], series: Mapping[str, str], named: Sequence[str]) -> Look:
-    """What ``live_in_container`` says of one service; ``series``: what is called how.
+    """What ``inside.activity`` says of one service; ``series``: what is called how.
 
     ``named``: the models of the file, where it has no others in memory and does not say their names.
     """
@@ -124,7 +126,7 @@ def look_of(said: Mapping[str, Any], series: Mapping[str, str], named: Sequence[
     is_there = state is State.ANSWERS
     models = [_Model.of(one, series) for one in said["models"]]
     at_engine = _sum(one.running for one in models)
-    told = _named(models) or tuple(named) * is_there
+    told = tuple(one.name for one in models if one.name)  # one that is alone has none
     return Look(
         state=state,
         at_s=float(said["at_s"]),
@@ -133,15 +135,10 @@ def look_of(said: Mapping[str, Any], series: Mapping[str, str], named: Sequence[
         waiting=_sum([_known(said["waiting"]), *(one.waiting for one in models)]),
         cache=_mean(one.cache for one in models),
         vram=_known(said["vram"]),
-        models=told,
+        models=told or tuple(named) * is_there,
         counted=_counters(models) if is_there and series and not said["problem"] else None,
         problem=said["problem"],
     )
-
-
-def _named(models: Iterable[_Model]) -> tuple[str, ...]:
-    """The models by the names that they were told with; one that is alone has none."""
-    return tuple(filter(None, (one.name for one in models)))
 
 
 def _counters(models: Sequence[_Model]) -> dict[str, Counted] | None:
@@ -262,7 +259,7 @@ def _mean(numbers: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-# `top`: what the engines and gateways of a lab do at this moment; nobody is woken, and nothing is changed.
+# The watch, which looks at the engines and gateways of a lab: nobody is woken, and nothing is changed.
 
 STAGES = ("engine", "team", "gateway")
 """Whoever answers requests of clients; people look at the others."""
@@ -428,7 +425,7 @@ def _all_of(ask: Callable[[str], Found], names: Iterable[str]) -> dict[str, Foun
         return dict(zip(names, pool.map(caught, names), strict=True))
 
 
-# The table of `top`: what engines and gateways do at this moment, no wider and no longer than a terminal.
+# The table, no wider and no longer than a terminal.
 
 HEAD = ("CONTAINER/SERVICE", "STATE", "RUNNING", "WAITING", "TOKENS/S IN", "OUT", "CACHE", "VRAM", "MODEL")
 STATE_COLUMN, CACHE_COLUMN, VRAM_COLUMN, MODEL_COLUMN = 1, 6, 7, 8

@@ -34,7 +34,10 @@ from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.plain_data import json_value
 
-# How llama-benchy is asked what clients of a service see, and what its progress says.
+# The words of llama-benchy, by which it is asked what clients of a service see, and what its progress says.
+#
+# It takes texts from a book that it keeps, and counts them by a tokenizer of its own. Both are given: a book of words
+# that stand alone, and a tokenizer to which each of them is one token, so that it needs nothing of the model.
 
 TOOL, MODULE = "llama-benchy", "llama_benchy"
 START = "import json, runpy, sys; sys.argv = json.load(sys.stdin); runpy.run_module(sys.argv[0], run_name='__main__')"
@@ -180,7 +183,7 @@ def answered_in(lines: Iterable[str]) -> Iterator[Answered]:
             yield ended
 
 
-# What clients of a service see: how long until its first token, how fast it reads, and how fast it writes.
+# Depths, and what clients of a service see at each: how long until its first token, how fast it reads and writes.
 
 KIND = "llm"
 PER_S = "tokens/s"
@@ -347,6 +350,8 @@ def check_context(endpoint: Endpoint, depths: Sequence[Depth]) -> None:
         )
 
 
+# The measurement: in turns, spread over the time; those in which others ask, too, are made again.
+
 BOOKS = 4
 """The book is so many times as long as the longest prompt: each begins somewhere else."""
 LEAST_BOOK = 20_000
@@ -422,7 +427,6 @@ def measure_llm(
     python = python_of(TOOL, emit)
     with TemporaryDirectory(prefix="provision-bench-") as folder, forwarding(endpoint.target) as forwarder:
         bench = _Bench(endpoint, depths, forwarder, python, Path(folder))
-
         emit(ApplyProgress(endpoint.name, "counting how many tokens a text has there"))
         bench.prepare()
         emit(ApplyProgress(endpoint.name, "a first turn, which is kept apart"))
@@ -495,9 +499,6 @@ def _round(bench: _Bench, runs: int) -> tuple[list[tuple[Depth, tuple[Answered, 
         if one.number:
             found.append((depth, (one, waited)))
     return found, others
-
-
-# What is about to be asked of a service to see what its clients see.
 
 
 def foretold_text(name: str, depths: Sequence[Depth], trials: int, *, costs: bool) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 
 from provisioner.measuring.endpoints import Endpoint, Forwarder, failed, forwarding, length_of_words, tokens_of_words
 from provisioner.measuring.engine import number_text
-from provisioner.measuring.history import SECONDS, Result, Series, Trial
-from provisioner.measuring.history import Setting as Where
+from provisioner.measuring.history import SECONDS, Result, Series, Setting, Trial
 from provisioner.measuring.llm import START, tokenizer_text
 from provisioner.measuring.prompts import filler
 from provisioner.measuring.tools import ToolError, lines_of, python_of
@@ -24,7 +23,10 @@ from provisioner.values.events import ApplyProgress, Event
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import content_of
 
-# How guidellm is asked what many clients of a service see at once, and what its report says.
+# The file by which guidellm is asked what many clients of a service see at once, and what its report says.
+#
+# It is told by a file, and not by its command line, which others see; its prompts are texts of ours, so that it needs
+# nothing of the model.
 
 TOOL, MODULE = "guidellm", "guidellm"
 ASKED, PROMPTS, TOKENIZER, REPORT = "asked.json", "prompts.jsonl", "tokenizer", "report.json"
@@ -157,7 +159,10 @@ def _requests(said: Sequence[Mapping[str, Any]]) -> Iterator[Request]:
         )
 
 
-# What many clients of a service see at once: how long each waits, how much all of them get, and what of it is good.
+# Levels as they are judged: how long each client waits, how much all of them get, and what of it is good.
+#
+# Of all that is got in a second there are as many trials as the time has parts: one number alone tells nobody how sure
+# it is.
 
 KIND = "load"
 PER_S = "tokens/s"
@@ -231,7 +236,7 @@ class Judged:
     def _trials(self, values: Iterable[float]) -> tuple[Trial, ...]:
         return tuple(Trial(value, self.waited) for value in values)
 
-    def result(self, at: str, service: str, where: Where) -> Result:
+    def result(self, at: str, service: str, where: Setting) -> Result:
         """What is kept of it."""
         return Result(at, KIND, service, where, tuple(self.series()))
 
@@ -281,6 +286,8 @@ def figures(judged: Judged) -> Mapping[str, float]:
         "good": judged.good / len(requests),
     }
 
+
+# The measurement: each number of clients in a start of its own.
 
 SPARE_S = 240.0
 """So long the tool may take besides, until it hangs: it does where all requests fail."""
@@ -385,7 +392,7 @@ def _level(endpoint: Endpoint, python: Path, folder: Path, asked: Asked) -> Leve
     return levels[0]
 
 
-# What many clients of a service see at once.
+# Levels as text and as values.
 
 HEAD = ("CLIENTS", "ANSWERS", "FAILED", "FIRST TOKEN", "OF 95 %", "TOKENS/S EACH", "TOKENS/S ALL", "GOOD/S", "GOOD")
 SIZE = "1.6 GB"

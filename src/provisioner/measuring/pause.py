@@ -1,4 +1,4 @@
-"""An engine that others use is stopped for a while, so that something of it can be measured in its container.
+"""Pauses of an engine that others use: it is stopped for a while, so that it can be measured in its container.
 
 Who asks meanwhile waits in the switch before it, is answered between two measurements, and whatever happens, the engine
 serves again afterwards.
@@ -73,6 +73,8 @@ def switch_socket(service: ResolvedService) -> str:
     before, unit = service.behind, service.page.unit or ""
     return f"/run/{before}-{unit.removesuffix('.service')}/control.sock" if before else ""
 
+
+# The pause, and what is asked in the container meanwhile.
 
 SPARE_S = 120.0
 POLL_S = 0.5

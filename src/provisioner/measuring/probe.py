@@ -50,135 +50,14 @@ from provisioner.values.plain_data import foreign, json_value
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Instance
 
-# What was tried of an engine's contexts, kept line by line while it goes: a killed run's next one goes on there.
+MIB = 2**20
 
-FOLDER = "contexts"
-BY_CHANCE = (CRASHED, HUNG)
-FIELDS = ("context", "outcome", "words", "load_s", "took_s", "memory", "card")
-
-
-def digest_of(inputs: Mapping[str, Any], option: str, container: Instance) -> str:
-    """The same for the same engine in a container of the same size, whatever context it has.
-
-    ``inputs``: what its role is run with (``gather.inputs_of``).
-    """
-    variables = {name: digest for name, digest in inputs["variables"].items() if not name.endswith(f"_{option}")}
-    cards = [[one.name, sorted(one.properties.items())] for one in container.devices if one.kind == "gpu"]
-    where = [container.host, container.cpu, container.memory, sorted(cards)]
-    content = json.dumps({"role": inputs["role"], "variables": variables, "where": where}, sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def file_of(lab: str, address: Address) -> Path:
-    """Where what was tried of a service is kept."""
-    return paths.state(lab) / FOLDER / f"{address.container}.{address.service}.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What was tried once: when (ISO 8601; an earlier version kept none), of which engine, and what came of it."""
-
-    at: str
-    digest: str
-    tried: Tried
-
-
-def tries_in(file: Path) -> list[Kept]:
-    """Everything that was ever tried of a service, the oldest first; lines that a kill has cut are left out."""
-    try:
-        lines = text_of(file).splitlines()
-    except FileNotFoundError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            said = json_value(line)
-            one = Tried(**{name: said[name] for name in FIELDS})
-            found.append(Kept(str(said.get("at", "")), str(said["digest"]), replace(one, context=int(one.context))))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue
-    return found
-
-
-def tried_before(file: Path, digest: str) -> dict[int, Tried]:
-    """What was tried of that engine, by context; lines that a kill has cut, or of others, are left out.
-
-    Left out is also what may go otherwise the next time: that it crashed or hung, and whatever else than an answer came
-    of a context that is shorter than one which was answered.
-    """
-    found: dict[int, Tried] = {}
-    for kept in tries_in(file):
-        if kept.digest == digest:
-            found[kept.tried.context] = kept.tried
-    answered = max((context for context, one in found.items() if one.is_answered), default=0)
-    return {
-        context: one
-        for context, one in found.items()
-        if one.is_answered or (context > answered and one.outcome not in BY_CHANCE)
-    }
-
-
-def keep(file: Path, digest: str, tried: Tried) -> None:
-    """Add what was tried; raises ``OSError`` where nothing can be written."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    line = json.dumps({"at": at, "digest": digest, **asdict(tried)}, sort_keys=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as stream:
-        stream.write(f"{line}\n")
-
-
-# Whether an answer comes of its whole prompt: an engine that drops a part of it answers all the same.
-
-BEGINNING, MIDDLE, END = "beginning", "middle", "end"
-PLACES: Mapping[str, float] = {BEGINNING: 0.02, MIDDLE: 0.5, END: 0.98}
-"""Which part of the prompt stands before the token that is changed."""
-LOUDER = 3.0
-"""So many times what the same prompt differs from itself a change has to differ: cards add in no fixed order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """What an engine said to a prompt: how many tokens it counted, and log-probabilities of those that may follow."""
-
-    tokens: int
-    following: Mapping[str, float]
-
-
-def places_in(tokens: int) -> dict[str, int]:
-    """Where in a prompt of so many tokens one is changed."""
-    return {place: int(part * tokens) for place, part in PLACES.items()}
-
-
-def difference(one: Heard, other: Heard) -> float:
-    """By how much two answers differ: the largest difference of a log-probability that both tell.
-
-    Infinite where they tell of no token together.
-    """
-    both = one.following.keys() & other.following.keys()
-    if not both:
-        return float("inf")
-    return max(abs(one.following[token] - other.following[token]) for token in both)
-
-
-def doubts(sent: int, plain: Heard, again: Heard, changed: Mapping[str, Heard]) -> Iterator[str]:
-    """Why the answer does not come of all ``sent`` tokens; nothing where it does.
-
-    ``again``: what the same prompt was answered a second time; ``changed``: what was answered with another token, by
-    the place at which it stood.
-    """
-    if plain.tokens != sent:
-        yield f"it counted {plain.tokens} tokens, and {sent} were sent"
-    if not plain.following:
-        yield "it did not tell how probable the next tokens are"
-        return
-    noise = difference(plain, again)
-    for place, heard in changed.items():
-        moved = difference(plain, heard)
-        if moved <= LOUDER * noise or moved == 0.0:
-            yield f"another token near the {place} of its prompt changed nothing of the answer"
-
-
-# Which context is tried next, until the longest one that answers is known.
+# The choice of the context that is tried next, until the longest one that answers is known. Pure.
+#
+# Estimates say where it probably is, and are wrong by up to a factor of two. So every context gets a weight by them,
+# and the one that parts the weight into halves is tried. No estimate may cost too much: a try leaves on both sides of
+# it only as much as the tries that are left can tell apart, one more than without any estimate where it is wrong by
+# that factor.
 
 NEAR, FAR, ANYWHERE = 0.03, 0.2, 2.0
 """By what part, and by what factor, estimates were wrong where they were compared with what engines answered."""
@@ -305,18 +184,72 @@ def _by(estimate: int, length: int, step: int) -> float:
     return weight
 
 
-# One context of an engine tried: what its container is asked, and what came of it.
+# Doubts whether an answer comes of its whole prompt: an engine that drops a part of it answers all the same. Pure.
+#
+# One token is changed near the beginning, the middle and the end of a long prompt. Where all of it counts, each of them
+# changes how probable the next tokens are; where a part was dropped, what was changed there changes nothing.
+
+BEGINNING, MIDDLE, END = "beginning", "middle", "end"
+PLACES: Mapping[str, float] = {BEGINNING: 0.02, MIDDLE: 0.5, END: 0.98}
+"""Which part of the prompt stands before the token that is changed."""
+LOUDER = 3.0
+"""So many times what the same prompt differs from itself a change has to differ: cards add in no fixed order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What an engine said to a prompt: how many tokens it counted, and log-probabilities of those that may follow."""
+
+    tokens: int
+    following: Mapping[str, float]
+
+
+def places_in(tokens: int) -> dict[str, int]:
+    """Where in a prompt of so many tokens one is changed."""
+    return {place: int(part * tokens) for place, part in PLACES.items()}
+
+
+def difference(one: Heard, other: Heard) -> float:
+    """By how much two answers differ: the largest difference of a log-probability that both tell.
+
+    Infinite where they tell of no token together.
+    """
+    both = one.following.keys() & other.following.keys()
+    if not both:
+        return float("inf")
+    return max(abs(one.following[token] - other.following[token]) for token in both)
+
+
+def doubts(sent: int, plain: Heard, again: Heard, changed: Mapping[str, Heard]) -> Iterator[str]:
+    """Why the answer does not come of all ``sent`` tokens; nothing where it does.
+
+    ``again``: what the same prompt was answered a second time; ``changed``: what was answered with another token, by
+    the place at which it stood.
+    """
+    if plain.tokens != sent:
+        yield f"it counted {plain.tokens} tokens, and {sent} were sent"
+    if not plain.following:
+        yield "it did not tell how probable the next tokens are"
+        return
+    noise = difference(plain, again)
+    for place, heard in changed.items():
+        moved = difference(plain, heard)
+        if moved <= LOUDER * noise or moved == 0.0:
+            yield f"another token near the {place} of its prompt changed nothing of the answer"
+
+
+# A try of one context: what its container is asked, and what came of it.
 
 FILLED = 0.95
 """So much of what a request may hold a prompt takes."""
 FIRST_TOKEN, LAST_TOKEN = 100, 340
 """Numbers of tokens of which prompts are made: every vocabulary has them, and they end no answer."""
-LEAST_LEFT = 128 * 2**20
+LEAST_LEFT = 128 * MIB
 """Bytes that its container has to have left beside it: what brings it up and proves it runs there, too."""
 DOUBTFUL = "doubtful"
 """It answered, and not to all of its prompt."""
 TRYING = "trying"
-"""What a container is asked to do, beside a look, a stamp, and what is open."""
+"""What a container is asked to do, beside what the agent and other programs there are asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,8 +345,7 @@ def tried(context: int, asked: Mapping[str, Any], answer: Mapping[str, Any], too
 def _by_what_is_left(left: int) -> tuple[str, str]:
     """Whether its container has room for what looks after it, and what is said where it has not."""
     if 0 <= left < LEAST_LEFT:
-        mib = 2**20
-        return NO_ROOM, f"it answered and left {left // mib} MiB of memory, where its proof needs {LEAST_LEFT // mib}"
+        return NO_ROOM, f"it answered and left {left // MIB} MiB of memory, where its proof needs {LEAST_LEFT // MIB}"
     return ANSWERED, ""
 
 
@@ -432,10 +364,130 @@ def foreseen_s(context: int, tries: Iterable[Tried]) -> float:
     answered = [one for one in tries if one.is_answered]
     if not answered:
         return 0.0
-    longest = max(answered, key=lambda one: one.context)
-    asked_s = max(longest.took_s - longest.load_s, 0.0)
-    return longest.load_s + asked_s * context / longest.context
+    last = max(answered, key=lambda one: one.context)
+    asked_s = max(last.took_s - last.load_s, 0.0)
+    return last.load_s + asked_s * context / last.context
 
+
+# The record of what was tried, kept line by line while it goes: a killed run's next one goes on there.
+#
+# What counts for an engine is what was tried of the same one: of the same role, options, model, memory and card.
+
+FOLDER = "contexts"
+BY_CHANCE = (CRASHED, HUNG)
+FIELDS = ("context", "outcome", "words", "load_s", "took_s", "memory", "card")
+
+
+def digest_of(inputs: Mapping[str, Any], option: str, container: Instance) -> str:
+    """The same for the same engine in a container of the same size, whatever context it has.
+
+    ``inputs``: what its role is run with (``reconcile.gather.inputs_of``).
+    """
+    variables = {name: digest for name, digest in inputs["variables"].items() if not name.endswith(f"_{option}")}
+    cards = [[one.name, sorted(one.properties.items())] for one in container.devices if one.kind == "gpu"]
+    where = [container.host, container.cpu, container.memory, sorted(cards)]
+    content = json.dumps({"role": inputs["role"], "variables": variables, "where": where}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def file_of(lab: str, address: Address) -> Path:
+    """Where what was tried of a service is kept."""
+    return paths.state(lab) / FOLDER / f"{address.container}.{address.service}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was tried once: when (ISO 8601; an earlier version kept none), of which engine, and what came of it."""
+
+    at: str
+    digest: str
+    tried: Tried
+
+
+def tries_in(file: Path) -> list[Kept]:
+    """Everything that was ever tried of a service, the oldest first; lines that a kill has cut are left out."""
+    try:
+        lines = text_of(file).splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            said = json_value(line)
+            one = Tried(**{name: said[name] for name in FIELDS})
+            found.append(Kept(str(said.get("at", "")), str(said["digest"]), replace(one, context=int(one.context))))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return found
+
+
+def tried_before(file: Path, digest: str) -> dict[int, Tried]:
+    """What was tried of that engine, by context; lines that a kill has cut, or of others, are left out.
+
+    Left out is also what may go otherwise the next time: that it crashed or hung, and whatever else than an answer came
+    of a context that is shorter than one which was answered.
+    """
+    found: dict[int, Tried] = {}
+    for kept in tries_in(file):
+        if kept.digest == digest:
+            found[kept.tried.context] = kept.tried
+    answered = max((context for context, one in found.items() if one.is_answered), default=0)
+    return {
+        context: one
+        for context, one in found.items()
+        if one.is_answered or (context > answered and one.outcome not in BY_CHANCE)
+    }
+
+
+def keep(file: Path, digest: str, tried: Tried) -> None:
+    """Add what was tried; raises ``OSError`` where nothing can be written."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    line = json.dumps({"at": at, "digest": digest, **asdict(tried)}, sort_keys=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as stream:
+        stream.write(f"{line}\n")
+
+
+# Estimates of the longest context, by the sums of `fit`.
+
+BESIDE_WEIGHTS = 64 * MIB
+"""Bytes that a container with one service, and an engine's program, take beside what is added up; reckoned."""
+
+
+def estimated_contexts(lab: Lab, cards: Mapping[str, Card]) -> Mapping[Address, tuple[int, ...]]:
+    """Estimates of the largest context of each engine by the sums of ``fit``, in tokens: what its card holds.
+
+    Without a card there are two of what its container's memory holds: with its weights in that, and without them, as
+    the pages of a file that is only mapped count for whoever has read them first. Engines of which nobody can reckon
+    it, and those of several models, are left out.
+    """
+    found: dict[Address, tuple[int, ...]] = {}
+    for budget in budgets_of(lab, cards):
+        for engine in budget.engines:
+            if len(engine.loads) != 1:
+                continue
+            (load,) = engine.loads
+            if budget.usable is not None:
+                estimates = [largest_context(load, budget.free_for(load))]
+            elif budget.card is not None:
+                estimates = []
+            else:
+                free = _container_bytes(lab, engine)
+                estimates = [largest_context(load, free), largest_context(load, free + load.weights)]
+            told = tuple(sorted({one for one in estimates if one}))
+            if told:
+                found[engine.address] = told
+    return found
+
+
+def _container_bytes(lab: Lab, engine: EngineLoads) -> int:
+    """What an engine that computes on the processor may have of its container's memory; 0 where nothing limits that."""
+    container = lab.resolved.containers[engine.container]
+    is_limited = container.written.gpu is None and len(container.services) == 1
+    return max(container.memory - LEAST_LEFT - BESIDE_WEIGHTS, 0) if is_limited else 0
+
+
+# The search: the engine is started with one context after the other, and serves between two of them.
 
 VERB = "probe"
 LEAST = 4096
@@ -522,7 +574,9 @@ def probe_contexts(
         for context in _left(subject, tries):
             lease.check()
             if not may_refuse:
-                _check_queue(subject, context, tries)
+                taken_s = foreseen_s(context, tries.values()) or subject.start_s
+                kept = "What was tried is kept, and the engine serves."
+                check_queue(subject, taken_s, f"{context:,} tokens", VERB, kept)
             say(subject, f"{context:,} tokens: trying", effects)
             pause(subject, effects, LONGEST_TRY_S)
             one = _tried(subject, context, effects)
@@ -533,12 +587,6 @@ def probe_contexts(
             serve_who_waits(subject, effects)
     found = longest(subject.contexts, _answered(tries))
     return Probed(subject, tuple(tries.values()), found or 0)
-
-
-def _check_queue(subject: Subject, context: int, tries: Mapping[int, Tried]) -> None:
-    """Raise ``PreflightError`` where one try of that context takes longer than requests wait for the engine."""
-    taken_s = foreseen_s(context, tries.values()) or subject.start_s
-    check_queue(subject, taken_s, f"{context:,} tokens", VERB, "What was tried is kept, and the engine serves.")
 
 
 def _answered(tries: Mapping[int, Tried]) -> dict[int, bool]:
@@ -562,9 +610,8 @@ def _tried(subject: Subject, context: int, effects: Effects) -> Tried:
     return tried(context, asked, answer, monotonic() - began)
 
 
-# What a search for the longest context may take, and what it has found.
+# The search as text: what it may take, and what it has found.
 
-MIB = 2**20
 HEAD = ("TOKENS", "OUTCOME", "LOADED IN", "ALL OF IT", "MEMORY", "CARD", "")
 
 
@@ -598,40 +645,3 @@ def probed_text(found: Probed, style: Style = PLAIN) -> str:
     else:
         last = f"None of them answers: {address} cannot be used with {found.subject.contexts.low:,} tokens."
     return f"{table(HEAD, rows, style)}\n\n{style.paint(last, 'bold')}"
-
-
-BESIDE_WEIGHTS = 64 * 2**20
-"""Bytes that a container with one service, and an engine's program, take beside what is added up; reckoned."""
-
-
-def estimated_contexts(lab: Lab, cards: Mapping[str, Card]) -> Mapping[Address, tuple[int, ...]]:
-    """Estimates of the largest context of each engine by the sums of ``fit``, in tokens: what its card holds.
-
-    Without a card there are two of what its container's memory holds: with its weights in that, and without them, as
-    the pages of a file that is only mapped count for whoever has read them first. Engines of which nobody can reckon
-    it, and those of several models, are left out.
-    """
-    found: dict[Address, tuple[int, ...]] = {}
-    for budget in budgets_of(lab, cards):
-        for engine in budget.engines:
-            if len(engine.loads) != 1:
-                continue
-            (load,) = engine.loads
-            if budget.usable is not None:
-                estimates = [largest_context(load, budget.free_for(load))]
-            elif budget.card is not None:
-                estimates = []
-            else:
-                free = _container_bytes(lab, engine)
-                estimates = [largest_context(load, free), largest_context(load, free + load.weights)]
-            told = tuple(sorted({one for one in estimates if one}))
-            if told:
-                found[engine.address] = told
-    return found
-
-
-def _container_bytes(lab: Lab, engine: EngineLoads) -> int:
-    """What an engine that computes on the processor may have of its container's memory; 0 where nothing limits that."""
-    container = lab.resolved.containers[engine.container]
-    is_limited = container.written.gpu is None and len(container.services) == 1
-    return max(container.memory - LEAST_LEFT - BESIDE_WEIGHTS, 0) if is_limited else 0

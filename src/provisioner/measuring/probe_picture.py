@@ -1,4 +1,4 @@
-"""Which contexts were tried of an engine, and what memory each took, as one SVG file."""
+"""The picture of a search for the longest context, one SVG file: each try, and what memory it took."""
 
 from __future__ import annotations
 

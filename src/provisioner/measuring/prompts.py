@@ -1,10 +1,12 @@
-"""Prompts of a wished length: how many tokens words are to a service, and how long a conversation is. Pure."""
+"""Prompts of a wished length: texts of common words, and how many tokens those are to a service. Pure."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 from typing import Any
+
+# Texts of any length by which services are kept busy: of common words, drawn anew each time.
 
 _TEXT = """
 about above across after again against all almost along already also although always among and
@@ -44,6 +46,8 @@ def filler(words: int, seed: int) -> str:
     """So many words; other ones for another seed."""
     return " ".join(random.Random(seed).choices(WORDS, k=words))  # noqa: S311  # the same for the same seed
 
+
+# The length of words in tokens, as a service counts them.
 
 LONGEST_LOOK = 1000
 """Words of the text by which its tokens are counted, at most."""

@@ -40,7 +40,11 @@ from provisioner.services.base import EngineBench, ResolvedService
 from provisioner.values.errors import InputError, PreflightError, VerificationError
 from provisioner.values.quantities import size_text
 
-# How llama-perplexity is asked what a quant has lost, and what it says.
+# The words of llama-perplexity, by which it is asked what a quant has lost, and what it says.
+#
+# Its parent writes how probable it holds each next token of a text to be into a file; the quant is held against that.
+# The program ends well whatever happens: only figures that it says count, and it goes on where the vocabularies are not
+# the same.
 
 PROGRAM = "llama-perplexity"
 CONTEXT = 512
@@ -172,6 +176,8 @@ def _arguments_for(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield word, words[number + 1]
 
 
+# Quants and their parent: what their container is asked, and what is kept of them.
+
 KIND = "quality"
 LOGITS = str(STATE / FOLDER / "logits")
 CHUNKS = 32
@@ -278,62 +284,7 @@ def _told(model: Judged) -> Mapping[str, Any]:
     return {"architecture": header.architecture, "layers": header.layers, "items of its vocabulary": header.tokens}
 
 
-# What quants have lost against their parent.
-
-HEAD = ("MODEL", "BITS", "MEAN KLD", "MEDIAN", "99 %", "SAME TOKEN", "PERPLEXITY")
-
-Found = Sequence[tuple[Judged, Quality]]
-
-
-def foretold_text(subject: Subject, chunks: int) -> str:
-    """What is about to be stopped, and what that takes."""
-    service = subject.service
-    names = ", ".join(safe_line(one.name) for one in subject.quants)
-    waits = f"requests wait for up to {duration_text(service.queue_s)}, and are answered between two models"
-    return (
-        f"{service.address} is stopped while {safe_line(subject.parent.name)} and then {names} read "
-        f"{count_text(chunks, 'chunk')} of {CONTEXT} tokens; "
-        f"{waits if service.queue_s else 'requests are refused meanwhile'}. "
-        f"{size_text(logits_bytes(subject.parent.header.tokens, chunks))} of disk are needed until it ends."
-    )
-
-
-def quality_text(subject: Subject, found: Found, style: Style = PLAIN) -> str:
-    """A line for each quant, that of their parent, and what whoever serves them should know."""
-    rows = [
-        (
-            safe_line(quant.name),
-            bits_text(quant),
-            f"{quality.mean:.4f}",
-            f"{quality.median:.4f}",
-            f"{quality.worst_percent:.3f}",
-            f"{quality.same_top:.1f} %",
-            f"{quality.perplexity:.3f}",
-        )
-        for quant, quality in found
-    ]
-    nothing = ("", "", "", "")
-    rows.append((safe_line(subject.parent.name), bits_text(subject.parent), *nothing, f"{found[0][1].of_parent:.3f}"))
-    lines = [table(HEAD, rows, style)]
-    told = [safe_line(line) for one in found for line in warnings(*one)]
-    return "\n".join([*lines, *([""] if told else []), *told])
-
-
-def quality_content(subject: Subject, found: Found) -> dict[str, Any]:
-    """All of it as values."""
-    quants = [
-        {"model": quant.name, "bits": quant.header.bits, **asdict(quality), "warnings": list(warnings(quant, quality))}
-        for quant, quality in found
-    ]
-    return {"parent": subject.parent.name, "quants": quants}
-
-
-def bits_text(model: Judged) -> str:
-    """Bits of a weight."""
-    return f"{model.header.bits:.2f}" if model.header.bits else "not told"
-
-
-# `bench --kind quality`: what quants have lost against their parent, by llama-perplexity, in their own container.
+# The measurement, in the container of the models, with their engine stopped.
 
 VERB = "bench"
 LONGEST_S = 4 * 3600.0
@@ -488,3 +439,58 @@ def quality_of(quant: Judged, said: Iterable[str]) -> Quality:
 
 def _unjudged(model: Judged, error: NoFigureError) -> VerificationError:
     return VerificationError(f"Unable to judge {model.name}: {error}", resolution="The engine serves as before.")
+
+
+# Results as text and as values.
+
+HEAD = ("MODEL", "BITS", "MEAN KLD", "MEDIAN", "99 %", "SAME TOKEN", "PERPLEXITY")
+
+Found = Sequence[tuple[Judged, Quality]]
+
+
+def foretold_text(subject: Subject, chunks: int) -> str:
+    """What is about to be stopped, and what that takes."""
+    service = subject.service
+    names = ", ".join(safe_line(one.name) for one in subject.quants)
+    waits = f"requests wait for up to {duration_text(service.queue_s)}, and are answered between two models"
+    return (
+        f"{service.address} is stopped while {safe_line(subject.parent.name)} and then {names} read "
+        f"{count_text(chunks, 'chunk')} of {CONTEXT} tokens; "
+        f"{waits if service.queue_s else 'requests are refused meanwhile'}. "
+        f"{size_text(logits_bytes(subject.parent.header.tokens, chunks))} of disk are needed until it ends."
+    )
+
+
+def quality_text(subject: Subject, found: Found, style: Style = PLAIN) -> str:
+    """A line for each quant, that of their parent, and what whoever serves them should know."""
+    rows = [
+        (
+            safe_line(quant.name),
+            bits_text(quant),
+            f"{quality.mean:.4f}",
+            f"{quality.median:.4f}",
+            f"{quality.worst_percent:.3f}",
+            f"{quality.same_top:.1f} %",
+            f"{quality.perplexity:.3f}",
+        )
+        for quant, quality in found
+    ]
+    nothing = ("", "", "", "")
+    rows.append((safe_line(subject.parent.name), bits_text(subject.parent), *nothing, f"{found[0][1].of_parent:.3f}"))
+    lines = [table(HEAD, rows, style)]
+    told = [safe_line(line) for one in found for line in warnings(*one)]
+    return "\n".join([*lines, *([""] if told else []), *told])
+
+
+def quality_content(subject: Subject, found: Found) -> dict[str, Any]:
+    """All of it as values."""
+    quants = [
+        {"model": quant.name, "bits": quant.header.bits, **asdict(quality), "warnings": list(warnings(quant, quality))}
+        for quant, quality in found
+    ]
+    return {"parent": subject.parent.name, "quants": quants}
+
+
+def bits_text(model: Judged) -> str:
+    """Bits of a weight."""
+    return f"{model.header.bits:.2f}" if model.header.bits else "not told"

@@ -26,7 +26,7 @@ from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
 from provisioner.values.plain_data import Foreign, answer_value
 
-# How fast services speak: what is asked of them, what the answers' times come to, and what follows.
+# Questions to services that speak, what the answers' times come to, and what follows. Pure.
 
 SHORT = "Good morning to you all. The kettle has boiled, and the bread is still warm on the table."
 _PARAGRAPH = (
@@ -168,6 +168,8 @@ def _compared(cpu: Bench, gpu: Bench) -> Sequence[str]:
         said.append(f"{use} {choice}: on the card {what} {times:.1f} times as early as on the CPU.")
     return said
 
+
+# The measurement: services that speak say the texts, and the time of that is taken in their containers.
 
 KIND = "tts"
 PER_S = "characters/s"
@@ -353,7 +355,7 @@ def _said(provider: Provider, speaker: Speaker, command: Sequence[str]) -> str:
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
 
 
-# What `bench` measured: a table, when the audio arrived, and what follows from it.
+# Results as text and as values: a table, when the audio arrived, and what follows from it.
 
 HEAD = ("container", "on", "text", "format", "voice", "first audio", "all of it", "share", "bursts", "chars/s")
 COLUMNS = 60
@@ -430,7 +432,7 @@ def _memory(benches: Sequence[Bench]) -> Iterator[str]:
 
 
 def _mib(size: int | None) -> str:
-    return f"{size / 2**20:.0f} MiB" if size else "not told"
+    return f"{size / _MIB:.0f} MiB" if size else "not told"
 
 
 def _content(bench: Bench) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""When audio arrived, as one SVG file: a row for each answer, all rows of a text on one scale of time."""
+"""The picture of when audio arrived, one SVG file: a row for each answer, those of a text on one scale of time."""
 
 from __future__ import annotations
 

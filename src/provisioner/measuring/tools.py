@@ -1,8 +1,4 @@
-"""Programs of others that measure, on this machine: their pinned environments, and the lines that they write.
-
-Each lies in the cache under the sum of its list and of the Python that it was made for; what was half made is made
-anew. Nothing is built: wheels alone are installed.
-"""
+"""Programs of others that measure, on this machine: their pinned environments, and the lines that they write."""
 
 from __future__ import annotations
 
@@ -24,6 +20,14 @@ from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 
+LAST_WORDS = 500
+"""Characters of the last that a program said, where it failed."""
+
+# Environments of Python, pinned by hash, and made when they are first used.
+#
+# Each lies in the cache under the sum of its list and of the Python that it was made for; what was half made is made
+# anew. Nothing is built: wheels alone are installed.
+
 LISTS = "tools"
 """The folder of pinned lists in our data, and of environments in the cache."""
 WHOLE = "whole"
@@ -40,7 +44,6 @@ PIP = (
 """Lists are whole: nothing else is looked for."""
 INSTALLING = "installing"
 LONGEST_S = 1800
-DETAILS = 500
 
 
 def is_made(tool: str) -> bool:
@@ -111,15 +114,17 @@ def _run(command: Sequence[str], tool: str) -> None:
     if said:
         raise PreflightError(
             f"Unable to install {tool} on this machine",
-            details=said[-DETAILS:],
+            details=said[-LAST_WORDS:],
             resolution="It needs Python's index of packages once. Try again where that can be reached.",
         )
 
 
-# Runs a program of others in its environment (`tool_environments`), and gives the lines that it writes.
+# Runs of a program in its environment, for the lines that it writes.
+#
+# What it is told reaches it by its standard input, as others see what a command line says. It finds a home of its own
+# and nothing of ours: no proxy, no key, no cache of another run.
 
 LONGEST_LINE = 2**20
-WORDS = 500
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 """It asks nobody but the service that it measures."""
 
@@ -196,5 +201,5 @@ def _written(process: subprocess.Popen[bytes], words: Sequence[str]) -> Iterator
 
 def _last_of(file: str) -> str:
     """The last words of a file."""
-    text = Path(file).read_bytes()[-4 * WORDS :].decode(errors="replace")
-    return " ".join(text.split())[-WORDS:]
+    text = Path(file).read_bytes()[-4 * LAST_WORDS :].decode(errors="replace")
+    return " ".join(text.split())[-LAST_WORDS:]
