@@ -31,6 +31,15 @@ from provisioner.values.declared import Managed
 from provisioner.values.errors import ProvisionError
 from provisioner.values.quantities import SizeError, parse_size
 
+# Pages as they are read from the folders of roles.
+
+LEFT_OUT = frozenset({"README.md", "__pycache__"})
+"""What a role's tasks never read."""
+HELPERS = ("behind", "kept_in")
+"""The keys of a service's page that name roles which help it: a switch before it, rules for what it reaches."""
+OF_HELPERS = {"paths": "reloaded", "units": "helpers", "packages": "packages"}
+"""Fields of ``Managed`` by those of a helping role: what that one reads is no reason to start the service anew."""
+
 
 def page_error(role: str, details: str) -> ProvisionError:
     """The error that names the role whose pages are wrong."""
@@ -39,16 +48,6 @@ def page_error(role: str, details: str) -> ProvisionError:
         details=details,
         resolution=f"correct roles/{role}/meta/service.yml or roles/{role}/meta/argument_specs.yml",
     )
-
-
-LEFT_OUT = frozenset({"README.md", "__pycache__"})
-"""What a role's tasks never read."""
-
-
-HELPERS = ("behind", "kept_in")
-"""The keys of a service's page that name roles which help it: a switch before it, rules for what it reaches."""
-OF_HELPERS = {"paths": "reloaded", "units": "helpers", "packages": "packages"}
-"""Fields of ``Managed`` by those of a helping role: what that one reads is no reason to start the service anew."""
 
 
 def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
@@ -223,7 +222,7 @@ def _build_sources(role: Path) -> Iterator[Path]:
         yield from sorted(one for one in (role / folder).rglob("*") if one.is_file() and "__pycache__" not in one.parts)
 
 
-# Pages as read or compiled → `Catalog`; whatever is wrong in a page is an error that names its role.
+# The catalog of such pages, just read or compiled before; whatever is wrong in one is an error that names its role.
 
 _ROUTE = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE) /\S*")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {

@@ -1,4 +1,4 @@
-"""What the catalog is made of: frozen values in the words of the roles' pages, and limits of options."""
+"""The values that the catalog is made of, frozen and in the words of the roles' pages, and limits of options."""
 
 from __future__ import annotations
 
@@ -66,18 +66,16 @@ class Reference:
 
     ``folder_to``: the option that gets the folder in which the service finds the model by its name; a ``stack`` is
     one of wheels, ``packages_to`` the option that gets them, and ``serves_with`` lists the packages of which it has to
-    have one. ``routes_to`` gets the aliases joined with the engines
-    that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
-    ``answers`` is what the named service has to be asked for, such as embeddings, and ``model_to`` the option with the
-    model or alias that it is asked for by: the file's word, else the only one there is.
-    ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
-    is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
-    gets its text; ``files`` lists several, of which it gets name and text. One that does not hold what ``holds`` says
-    is refused. ``fetched`` lists models that the service
-    fetches by itself, each with the ``name`` that clients use.
-    ``members`` is a mapping, or lists mappings, whose ``model`` names an engine or an upstream; ``routes_to`` gets
-    where each of them is asked.
-    ``reaches`` lists what else the service may reach: services, addresses with a port, the internet.
+    have one. ``routes_to`` gets the aliases joined with the engines that they name, as the service's own module joins
+    them. ``key_to`` gets the key that the named service asks for. ``answers`` is what the named service has to be asked
+    for, such as embeddings, and ``model_to`` the option with the model or alias that it is asked for by: the file's
+    word, else the only one there is. ``services`` lists services that answer completions or speak. ``sites`` maps host
+    names to services; ``signed_by`` is the secret of which the root of their certificate is made. A ``file`` is one of
+    this machine, and the service gets its text; ``files`` lists several, of which it gets name and text. One that does
+    not hold what ``holds`` says is refused. ``fetched`` lists models that the service fetches by itself, each with the
+    ``name`` that clients use. ``members`` is a mapping, or lists mappings, whose ``model`` names an engine or an
+    upstream; ``routes_to`` gets where each of them is asked. ``reaches`` lists what else the service may reach:
+    services, addresses with a port, the internet.
     """
 
     kind: Kind
@@ -294,7 +292,7 @@ class Catalog:
         return ""
 
 
-# `limits` of a role's page: each is checked and given to its option, and values are held against it.
+# Limits of options (`limits` of a role's page): each is checked and given to its option; values are held against it.
 
 NUMBERS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float)}
 TEXTS = ("str", "path")

@@ -47,10 +47,7 @@ VERBS = {
     "exec": ("provisioner.cli.exec", "Run a command in a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
     "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),
-    "stacks": (
-        "provisioner.cli.stacks",
-        "Print the wheel stacks that are known; judge or lock wheels.",
-    ),
+    "stacks": ("provisioner.cli.stacks", "Print the wheel stacks that are known; judge or lock wheels."),
     "cluster": ("provisioner.cli.cluster", "Say how a Proxmox VE cluster is, and mend it."),
     "runbook": ("provisioner.cli.runbook", "Print the repairs that there are, and run one."),
     "doctor": ("provisioner.cli.doctor", "Say what is in the way of the lab on its hosts, and what to do."),
@@ -59,10 +56,9 @@ EPILOG = """\b
 FILE is an argument that ends in .yml or .yaml; without one it is homelab.yml.
 Every option has an environment variable, shown in the help of each verb.
 Completion: eval "$(_PROVISION_COMPLETE=bash_source provision)"   (or zsh_source, fish_source)"""
-
-
 WITHOUT_EVENTS = ("host", "cluster", "runbook", "cuda")
 """Verbs that do not say of each thing that they begin it."""
+INTERRUPTED = ProvisionError("Interrupted", resolution="The same command resumes where this one stopped.")
 
 
 class VerbGroup(click.Group):
@@ -158,9 +154,6 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
     return session.console.close(code)
 
 
-INTERRUPTED = ProvisionError("Interrupted", resolution="The same command resumes where this one stopped.")
-
-
 def _outcome(arguments: Sequence[str], session: Session) -> int:
     console = session.console
     try:
@@ -187,15 +180,11 @@ def _said(error: ProvisionError, console: Console) -> int:
     return console.fail(error)
 
 
-def _has_begun(console: Console) -> bool:
-    return console.has_begun or console.verb in WITHOUT_EVENTS
-
-
 def _fault(error: Exception, console: Console) -> ProvisionError | None:
     """What the operating system refused, in words; None where it was something else."""
     from provisioner.cli.faults import fault_of
 
-    fault = fault_of(error, begun=_has_begun(console))
+    fault = fault_of(error, begun=console.has_begun or console.verb in WITHOUT_EVENTS)
     if fault is not None and console.verbose:
         fault.details = _traced(error)
     return fault

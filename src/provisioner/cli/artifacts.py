@@ -1,4 +1,4 @@
-"""``python -m provisioner.cli.artifacts FILE``: have a file's artifacts on its hosts, and print where they are as JSON.
+"""``python -m provisioner.cli.artifacts FILE``: make a file's artifacts on its hosts, and print their places (JSON).
 
 Molecule's scenarios call it, so that they mount the same artifacts, from the same cache, as ``up`` does.
 """

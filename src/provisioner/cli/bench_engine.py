@@ -8,7 +8,7 @@ from provisioner.cli.bench_options import Asked
 from provisioner.cli.bench_results import check_accepted, judge
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring import engine as report
+from provisioner.measuring import engine
 from provisioner.measuring.engine import KIND, arrangements, setting_of, sweeps
 from provisioner.measuring.gate import BUDGET_S
 from provisioner.measuring.history import accepted_file_of
@@ -17,7 +17,6 @@ from provisioner.measuring.history import accepted_file_of
 def bench_engine(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
     """Measure the engine that is named, after a question; 3 where ``--gate`` finds it slower."""
     from provisioner.cli.confirm import require_yes
-    from provisioner.measuring import engine
 
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab)
@@ -29,7 +28,7 @@ def bench_engine(session: Session, words: Words, asked: Asked, plot: Path | None
         wanted = [setting_of(subject, one.command) for one in arranged]
         check_accepted(KIND, accepted, address, wanted, f"provision bench {subject.container} --kind {KIND}")
     if not asked.yes:
-        told = report.foretold_text(subject, len(arranged), asked.trials, BUDGET_S)
+        told = engine.foretold_text(subject, len(arranged), asked.trials, BUDGET_S)
         require_yes(session.console, told, "Not measured")
     results = engine.measure_engine(lab, effects, subject, arranged, trials=asked.trials or 0, may_refuse=asked.refuse)
     return judge(session, accepted, results, asked, plot)

@@ -1,4 +1,4 @@
-"""What ``bench`` is asked besides of everything but speech."""
+"""The options of ``bench`` but for those of speech alone, and how their words are understood."""
 
 from __future__ import annotations
 

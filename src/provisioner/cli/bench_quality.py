@@ -7,7 +7,7 @@ from pathlib import Path
 from provisioner.cli.bench_options import Asked
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring import quality as report
+from provisioner.measuring import quality
 from provisioner.measuring.quality import CHUNKS, CONTEXT, Reading
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.regular_files import text_of
@@ -21,7 +21,6 @@ LONGEST_TEXT = 2**24
 def bench_quality(session: Session, words: Words, asked: Asked) -> int:
     """Hold the models of an engine against their parent, after a question."""
     from provisioner.cli.confirm import require_yes
-    from provisioner.measuring import quality
 
     if not asked.parent or not asked.text:
         raise InputError(
@@ -36,14 +35,14 @@ def bench_quality(session: Session, words: Words, asked: Asked) -> int:
     quality.check_wait(subject, may_refuse=asked.refuse)
     quality.check_room(subject, chunks)
     if not asked.yes:
-        require_yes(session.console, report.foretold_text(subject, chunks), "Not measured")
+        require_yes(session.console, quality.foretold_text(subject, chunks), "Not measured")
     judged = quality.judge_quants(lab, effects, subject, reading, may_refuse=asked.refuse)
-    found = [(quant, quality) for quant, quality, _ in judged]
+    found = [(quant, lost) for quant, lost, _ in judged]
     session.console.stop_progress()
     session.console.result(
-        report.quality_text(subject, found, session.console.style),
+        quality.quality_text(subject, found, session.console.style),
         kind="quality",
-        **report.quality_content(subject, found),
+        **quality.quality_content(subject, found),
     )
     return ExitCode.DONE
 

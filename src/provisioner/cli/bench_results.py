@@ -1,4 +1,4 @@
-"""What every kind of ``bench`` does with its results: told, held against what was accepted, kept, and compared."""
+"""The results of every kind of ``bench``: told, held against what was accepted, kept, and compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from provisioner.cli.bench_options import PERCENT, Asked
 from provisioner.cli.drawing import draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring import engine as report
+from provisioner.measuring import engine
 from provisioner.measuring.gate import LEAST_TRIALS, Compared, held, others, troubled
 from provisioner.measuring.history import ACCEPTED as ACCEPTED_SUFFIX
 from provisioner.measuring.history import (
@@ -82,7 +82,7 @@ def judge_all(
     session.console.stop_progress()
     results = [result for group in groups for result in group.results]
     _draw(plot, results)
-    figures = told or Told(report.results_text(results, session.console.style), {})
+    figures = told or Told(engine.results_text(results, session.console.style), {})
     found = _judged(session, groups, asked, figures)
     if asked.gate or asked.accept:
         _check_enough(results)
@@ -122,13 +122,13 @@ def _judged(session: Session, groups: Sequence[Group], asked: Asked, told: Told)
     results = [result for group in groups for result in group.results]
     known = [one for group in groups for one in _held(group)]
     texts = [told.text]
-    texts += [report.compared_text(*one, threshold, session.console.style) for one in known]
+    texts += [engine.compared_text(*one, threshold, session.console.style) for one in known]
     worse = [one for *_, found in known for one in found if one.is_worse(threshold)]
     session.console.result(
         "\n\n".join(texts),
         kind=results[0].kind,
-        results=report.results_content(results),
-        compared=[one for *_, found in known for one in report.compared_content(found, threshold)],
+        results=engine.results_content(results),
+        compared=[one for *_, found in known for one in engine.compared_content(found, threshold)],
         **told.values,
     )
     if asked.gate:
@@ -191,14 +191,14 @@ def show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int
         accepted = kept_in(accepted_file_of(lab.name, address)) if asked.compare else []
     if not asked.compare:
         _draw(plot, kept)
-        text = report.history_text(kept, style) if kept else f"Nothing was measured of {address} yet."
-        session.console.result(text, results=report.results_content(kept))
+        text = engine.history_text(kept, style) if kept else f"Nothing was measured of {address} yet."
+        session.console.result(text, results=engine.results_content(kept))
         return ExitCode.DONE
     before, now = (_named(word, kept, accepted, lab) for word in asked.compare)
     _draw(plot, (before, now))
     found, threshold = list(held(before, now)), asked.threshold / PERCENT
-    text = report.compared_text(before, now, found, threshold, style)
-    session.console.result(text, compared=report.compared_content(found, threshold))
+    text = engine.compared_text(before, now, found, threshold, style)
+    session.console.result(text, compared=engine.compared_content(found, threshold))
     return ExitCode.DONE
 
 

@@ -1,4 +1,4 @@
-"""What answers chats and is measured from outside: a service of the lab, an upstream of the file, or any address."""
+"""The subject that is measured from outside: a service of the lab, an upstream of the file, or any address."""
 
 from __future__ import annotations
 

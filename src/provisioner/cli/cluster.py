@@ -27,9 +27,9 @@ last_version_option = option(
     metavar="[NODE=]N",
     help="The config_version that a node which is off has in its files (repeatable).",
 )
-
-
 DRY = "Nothing was changed. The same command with --yes does it."
+VERBS = ("check", "watch", "forget", "rejoin", "restore")
+"""The verbs of the group, in the order of its help; each is in a module of its own, ``cluster_<verb>``."""
 
 
 def host_argument(function: Function) -> Function:
@@ -51,10 +51,6 @@ def host_argument(function: Function) -> Function:
         return function(*args, host="".join(chosen.names), file=chosen.file, **rest)
 
     return call
-
-
-VERBS = ("check", "watch", "forget", "rejoin", "restore")
-"""The verbs of the group, in the order of its help; each is in a module of its own, ``cluster_<verb>``."""
 
 
 class ClusterGroup(click.Group):

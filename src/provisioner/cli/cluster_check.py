@@ -1,4 +1,4 @@
-"""The verb ``cluster check``."""
+"""The verb ``cluster check``: what is wrong with a cluster, and what proves it."""
 
 from __future__ import annotations
 

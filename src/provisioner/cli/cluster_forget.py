@@ -1,4 +1,4 @@
-"""The verb ``cluster forget``, and what ``runbook run`` shares with it."""
+"""The verb ``cluster forget``: a node that is off for good is removed; ``runbook run`` does the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb ``cluster rejoin``, and what ``runbook run`` shares with it."""
+"""The verb ``cluster rejoin``: a stale node is brought back; ``runbook run`` does the same."""
 
 from __future__ import annotations
 

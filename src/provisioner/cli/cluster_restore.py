@@ -1,4 +1,4 @@
-"""The verb ``cluster restore``."""
+"""The verb ``cluster restore``: a node's cluster files as a repair has saved them."""
 
 from __future__ import annotations
 

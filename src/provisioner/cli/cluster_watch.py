@@ -1,4 +1,4 @@
-"""The verb ``cluster watch``."""
+"""The verb ``cluster watch``: a line for each change of a cluster."""
 
 from __future__ import annotations
 

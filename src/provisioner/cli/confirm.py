@@ -1,4 +1,4 @@
-"""Shows what would happen and asks; without a terminal nothing is asked, and only the options speak."""
+"""Questions before a change: the plan is shown; without a terminal nothing is asked, and options alone decide."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # a plan is shown where no lab is opened
 APPLY = "Do you want to apply? [y/N] "
 GO_ON = "Do you want to go on? [y/N] "
 REPLACE = "replace"
-
-
 NOTHING_TO_DESTROY = "Nothing to destroy: no container that the file names is there."
 ORPHANS_STAY = (
     "The orphans are deleted with --prune, or where they are named. Another file may have a lab of this name."

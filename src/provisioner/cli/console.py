@@ -1,4 +1,4 @@
-"""Where a command speaks: text with or without colour and a live display, or the ``--json`` stream."""
+"""The console of a command: text with or without colour and a live display, or the ``--json`` stream."""
 
 from __future__ import annotations
 
@@ -98,9 +98,8 @@ class Console:
                 self._progress.handle(event)
             elif isinstance(event, Check):
                 self.stop_progress()  # proofs come when the work is done
-                if (
-                    event.ok or event.not_asked
-                ):  # what failed is told with its details by the finding or the error that follows
+                # What failed is told with its details by the finding or the error that follows.
+                if event.ok or event.not_asked:
                     self.say(messages.check_text(event, self.style))
             elif isinstance(event, Diagnostic) and (self.verbose or event.severity != "detail"):
                 self._write(messages.diagnostic_text(event, self._style(sys.stderr)), sys.stderr)

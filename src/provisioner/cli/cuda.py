@@ -19,6 +19,10 @@ if TYPE_CHECKING:  # imported when a verb looks
     Looks = tuple[Look, ...]
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
+_NOTHING = "Nothing to do."
+_PENDING = "To be fixed: provision cuda fix DIR, or with --overlay OUT to leave the toolkit as it is."
+_BROKEN = "Does not compile like that."
+_EDITED = "Compiles with this glibc; whether it does with another one, --glibc X.Y says."
 
 
 def _version(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -107,12 +111,6 @@ def revert(session: Session, looks: Looks) -> int:
         return _say(session, looks, "Nothing to revert: fix has not edited these headers.")
     changed = tuple(path for look in ours for path in write_headers(look.toolkit, look.headers.original))
     return _say(session, looks, f"Reverted {_names(changed)}.", changed=changed)
-
-
-_NOTHING = "Nothing to do."
-_PENDING = "To be fixed: provision cuda fix DIR, or with --overlay OUT to leave the toolkit as it is."
-_BROKEN = "Does not compile like that."
-_EDITED = "Compiles with this glibc; whether it does with another one, --glibc X.Y says."
 
 
 def _nothing(looks: Looks) -> str:

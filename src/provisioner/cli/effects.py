@@ -1,4 +1,4 @@
-"""Builds what workflows touch the world with: a provider per host of the file."""
+"""The providers of a lab: one for each host of the file, made of what the file says of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operating system refuses a run, in words: a full disk, a place that can only be read, a folder of others.
+"""Faults of the operating system in words: a full disk, a place that can only be read, a folder of others.
 
 Every verb writes somewhere: the lab's ``.provision/``, the cache, what is learned, files that were asked for. Where it
 failed is told by the error itself, or follows from which of these places is full.

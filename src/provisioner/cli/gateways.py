@@ -1,4 +1,4 @@
-"""Where clients of a lab ask it: the gateway with its URL, and the addresses of containers."""
+"""Addresses for clients of a lab: its gateway with the URL, and its containers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ from provisioner.catalog import Catalog
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import SPEECH_PROTOCOL
-from provisioner.page.clients import (
-    PROTOCOL,
-    Entrance,
-    Gateway,
-    Speech,
-    SpeechEndpoint,
-    entrance_of,
-    speech_endpoint_of,
-)
+from provisioner.page.clients import PROTOCOL, Entrance, Gateway, Speech, entrance_of, speech_endpoint_of
 from provisioner.values.errors import InputError, PreflightError
+
+# The gateway: where clients ask, and where they have texts spoken.
 
 
 class FindAddress(Protocol):
@@ -49,17 +43,14 @@ def answering(lab: Lab, find_address: FindAddress) -> Answering:
     url = _url(first, find_address)
     speech = None
     if endpoint is not None:
-        speech = _speech(endpoint, url if endpoint.entrance == first else _url(endpoint.entrance, find_address))
+        speaks_at = url if endpoint.entrance == first else _url(endpoint.entrance, find_address)
+        speech = Speech(speaks_at, endpoint.entrance.key_variable, endpoint.model, endpoint.voice)
     return Answering(Gateway(lab.name, url, first.key_variable, first.models, speech), first.has_own_root)
 
 
 def _what_to_add(catalog: Catalog) -> str:
     gateway, engine = catalog.example(PROTOCOL, "gateway"), catalog.example(PROTOCOL, "engine")
     return f"Add a gateway{gateway}, an engine{engine}, or speech{catalog.example(SPEECH_PROTOCOL)}."
-
-
-def _speech(endpoint: SpeechEndpoint, url: str) -> Speech:
-    return Speech(url, endpoint.entrance.key_variable, endpoint.model, endpoint.voice)
 
 
 def _url(entrance: Entrance, find_address: FindAddress) -> str:
@@ -69,7 +60,7 @@ def _url(entrance: Entrance, find_address: FindAddress) -> str:
     return f"http://{address}:{entrance.port}/v1"
 
 
-# How clients reach a container of the lab: by its own address, or by its host's where that shows it to the LAN.
+# The address of a container: its own, or its host's where that shows it to the LAN.
 
 
 def address_of(session: Session, lab: Lab, name: str, *, is_on_lan: bool) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from provisioner.hosts.incus.trust import Token
     from provisioner.reconcile.prepare import Way
 
+# `host prepare`: this machine, and the verb itself.
 
 TARGET = "this machine"
 ACTION = "prepare"
@@ -114,7 +115,8 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
         result.raise_for_failure("prepare this machine")
         changed += sum(result.changed.values())
     session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
-    session.console.say(_outcome(changed))
+    outcome = "This machine is ready." if changed else "This machine was ready: nothing was changed."
+    session.console.say(outcome)
     return ExitCode.DONE
 
 
@@ -130,18 +132,11 @@ def _variables(given: dict[str, Any], cache: Path) -> dict[str, Any]:
     given["dir"] = given["dir"] or os.environ.get("INCUS_DIR")  # as Incus' own client finds its daemon
     given["users"] = given["users"] or tuple(filter(None, [os.environ.get("SUDO_USER")]))
     given["image_cache"] = str(cache / "images")
-    return {f"incus_host_{name}": _plain(value) for name, value in given.items() if value}
+    said = {f"incus_host_{name}": value for name, value in given.items() if value}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _outcome(changed: int) -> str:
-    return "This machine is ready." if changed else "This machine was ready: nothing was changed."
-
-
-# `host prepare FILE HOST`: a node of Proxmox VE made ready for the lab of a file, or the commands for that.
+# `host prepare FILE HOST`: a node of Proxmox VE is made ready for the lab of a file, or the commands are printed.
 
 COMMAND = "the command of secrets:"
 

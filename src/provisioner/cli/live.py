@@ -17,7 +17,7 @@ from provisioner.cli.progress import ApplyEvent, doing_text, row_of
 from provisioner.report.style import duration_text, safe_line
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 
-# What a live display remembers of each container, and which rows of that fit on a terminal.
+# The memory of a live display: what is done to each container, and the rows of that which fit on a terminal.
 
 State = Literal["", "done", "failed"]
 PHASE = " | "
@@ -161,6 +161,8 @@ def picture_rows(blocks: Sequence[Block], now: float, height: int) -> list[Row]:
 def _joined(groups: Iterable[list[Row]]) -> list[Row]:
     return list(chain.from_iterable(groups))
 
+
+# The display itself.
 
 REFRESH_PER_S = 4
 _COLOURS = {"done": "green", "failed": "red", "": ""}

@@ -31,11 +31,86 @@ from provisioner.values.events import Diagnostic
 from provisioner.values.plain_data import Foreign
 from provisioner.values.work_folders import by_age
 
+DEFAULT_TAIL = "100"
+
+
+def _log_words(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Like ``lab_words``, without its ``-f``: where there are logs that letter means to follow them."""
+
+    @click.argument("arguments", nargs=-1, metavar="[FILE] [CONTAINER[/SERVICE]]...", shell_complete=_complete)
+    @option("--file", "files", multiple=True, type=click.Path(), metavar="FILE", help="The file.")
+    @click.pass_context
+    @wraps(function)
+    def call(ctx: click.Context, /, *args: Any, arguments: tuple[str, ...], files: tuple[str, ...], **rest: Any) -> Any:
+        by_variable = ctx.get_parameter_source("files") is ParameterSource.ENVIRONMENT
+        return function(*args, words=understood(arguments, files, by_variable=by_variable), **rest)
+
+    return call
+
+
+def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    file = understood(ctx.params.get("arguments") or (), ctx.params.get("files") or ()).file
+    names = [CompletionItem(one) for one in container_names(file) if one.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
+def _tail(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is None or value == "all" or value.isdecimal():
+        return value
+    raise click.BadParameter(f"{value!r} is neither a number of lines nor all.")
+
+
+@click.command()
+@verb
+@_log_words
+@option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until ctrl-c.")
+@option(
+    "-n", "--tail", metavar="N|all", callback=_tail, help=f"The last N lines of each; {DEFAULT_TAIL} unless --since."
+)
+@option("--since", metavar="TIME", help='From then on: "2026-01-31 12:00", "10 min ago", 10m.')
+@option("--run", "of_run", is_flag=True, help="The output of the newest Ansible run instead.")
+def logs(session: Session, words: Words, *, follow: bool, tail: str | None, since: str | None, of_run: bool) -> int:
+    """Print what the services wrote to their journals."""
+    lab = session.open_lab(words.existing(), with_secrets=not of_run, needs="none" if of_run else "hosts")
+    if of_run:
+        if words.names or follow or tail or since:
+            raise click.UsageError("--run prints one whole log: name nothing and choose nothing beside it.")
+        print_run(session.console, lab)
+        return ExitCode.DONE
+    journals = Journals(session, lab, words.names)
+    choice = _choice(tail, since)
+    return journals.follow(choice) if follow else journals.show(choice)
+
+
+def _choice(tail: str | None, since: str | None) -> tuple[str, ...]:
+    """The lines that were asked for, in journalctl's words, for which a bare "10m" is no time."""
+    relative = re.fullmatch(r"\d+[smhdw]", since or "")
+    return (
+        f"--lines={tail or ('all' if since else DEFAULT_TAIL)}",
+        *([f"--since={'-' if relative else ''}{since}"] if since else []),
+    )
+
+
+def print_run(console: Console, lab: Lab) -> None:
+    """Print the newest log that an Ansible run of the lab left; raises ``PreflightError`` when there is none."""
+    folder = lab.folder / "logs"
+    kept = by_age(folder.glob("*.log"))
+    if not kept:
+        raise PreflightError(
+            f"Unable to print the log of a run: there is none in {folder}",
+            resolution=f"Run: provision up {lab.loaded.path}",
+        )
+    for line in map(plain_line, kept[-1].read_text(encoding="utf-8", errors="replace").splitlines()):
+        console.line("log", {"target": kept[-1].name, "line": line})
+        console.say(safe_text(line) or " ")
+
+
+# The journals of services, each line with its name.
+
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
 _PAINTS = (("green",), ("yellow",), ("dim",), ("bold", "green"), ("bold", "yellow"), ("bold",))
 _COLOURS = re.compile(r"\033\[[0-9;]*m")
 _READ_BYTES = 1 << 16
-DEFAULT_TAIL = "100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +229,6 @@ class Journals:
         self._console.say(f"{head} {safe_text(text)}")
 
 
-def print_run(console: Console, lab: Lab) -> None:
-    """Print the newest log that an Ansible run of the lab left; raises ``PreflightError`` when there is none."""
-    folder = lab.folder / "logs"
-    kept = by_age(folder.glob("*.log"))
-    if not kept:
-        raise PreflightError(
-            f"Unable to print the log of a run: there is none in {folder}",
-            resolution=f"Run: provision up {lab.loaded.path}",
-        )
-    for line in map(plain_line, kept[-1].read_text(encoding="utf-8", errors="replace").splitlines()):
-        console.line("log", {"target": kept[-1].name, "line": line})
-        console.say(safe_text(line) or " ")
-
-
 def _check(source: Source, code: int, said: bytes) -> None:
     if code:
         raise ProviderError(
@@ -201,60 +262,3 @@ def _pipe() -> Iterator[tuple[int, int]]:
         yield reading, writing
     finally:
         os.close(reading)
-
-
-def _log_words(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Like ``lab_words``, without its ``-f``: where there are logs that letter means to follow them."""
-
-    @click.argument("arguments", nargs=-1, metavar="[FILE] [CONTAINER[/SERVICE]]...", shell_complete=_complete)
-    @option("--file", "files", multiple=True, type=click.Path(), metavar="FILE", help="The file.")
-    @click.pass_context
-    @wraps(function)
-    def call(ctx: click.Context, /, *args: Any, arguments: tuple[str, ...], files: tuple[str, ...], **rest: Any) -> Any:
-        by_variable = ctx.get_parameter_source("files") is ParameterSource.ENVIRONMENT
-        return function(*args, words=understood(arguments, files, by_variable=by_variable), **rest)
-
-    return call
-
-
-def _tail(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is None or value == "all" or value.isdecimal():
-        return value
-    raise click.BadParameter(f"{value!r} is neither a number of lines nor all.")
-
-
-def _choice(tail: str | None, since: str | None) -> tuple[str, ...]:
-    """The lines that were asked for, in journalctl's words, for which a bare "10m" is no time."""
-    relative = re.fullmatch(r"\d+[smhdw]", since or "")
-    return (
-        f"--lines={tail or ('all' if since else DEFAULT_TAIL)}",
-        *([f"--since={'-' if relative else ''}{since}"] if since else []),
-    )
-
-
-def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    file = understood(ctx.params.get("arguments") or (), ctx.params.get("files") or ()).file
-    names = [CompletionItem(one) for one in container_names(file) if one.startswith(incomplete)]
-    return [*names, CompletionItem(incomplete, type="file")]
-
-
-@click.command()
-@verb
-@_log_words
-@option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until ctrl-c.")
-@option(
-    "-n", "--tail", metavar="N|all", callback=_tail, help=f"The last N lines of each; {DEFAULT_TAIL} unless --since."
-)
-@option("--since", metavar="TIME", help='From then on: "2026-01-31 12:00", "10 min ago", 10m.')
-@option("--run", "of_run", is_flag=True, help="The output of the newest Ansible run instead.")
-def logs(session: Session, words: Words, *, follow: bool, tail: str | None, since: str | None, of_run: bool) -> int:
-    """Print what the services wrote to their journals."""
-    lab = session.open_lab(words.existing(), with_secrets=not of_run, needs="none" if of_run else "hosts")
-    if of_run:
-        if words.names or follow or tail or since:
-            raise click.UsageError("--run prints one whole log: name nothing and choose nothing beside it.")
-        print_run(session.console, lab)
-        return ExitCode.DONE
-    journals = Journals(session, lab, words.names)
-    choice = _choice(tail, since)
-    return journals.follow(choice) if follow else journals.show(choice)

@@ -1,4 +1,4 @@
-"""What all verbs share: the common options, the positional file, and completion of containers' names."""
+"""Options that all verbs share: the common ones, the positional file, and completion of containers' names."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ DEFAULT_FILE = "homelab.yml"
 FILE_SUFFIXES = (".yml", ".yaml")
 LOCAL = "local"
 """The host of a file that names none."""
+PENDING = "Exit with 2 when there are changes to be made."
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -186,9 +187,6 @@ def _keys_of(file: Path, part: str) -> list[str]:
         return []  # a shell that completes has nobody to tell
     found = content.get(part) if isinstance(content, dict) else None
     return sorted(found) if isinstance(found, dict) else []
-
-
-PENDING = "Exit with 2 when there are changes to be made."
 
 
 def wishes(function: Function) -> Function:

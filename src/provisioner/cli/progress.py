@@ -17,7 +17,6 @@ ApplyEvent = ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored
 THRESHOLD_S = 2.0
 HEARTBEAT_S = 30.0
 TICK_S = 0.5
-
 DOING = {
     "create": "creating",
     "build": "building",
@@ -91,9 +90,8 @@ class PlainProgress:
         self._clock = clock
         self._threshold_s = threshold_s
         self._works: dict[str, _Work] = {}
-        self._lock = (
-            lock or threading.RLock()
-        )  # the writer's own, where it has one: two locks could wait for each other
+        # The writer's own, where it has one: two locks could wait for each other.
+        self._lock = lock or threading.RLock()
         self._closed = threading.Event()
         self._ticker = threading.Thread(target=self._tick_until_closed, daemon=True)
         self._ticker.start()
@@ -167,7 +165,7 @@ class PlainProgress:
             self.tick()
 
 
-# How often a stream of lines says that one and the same step goes on.
+# The pace at which a stream of lines says that one and the same step goes on.
 
 INTERVAL_S = 10.0
 

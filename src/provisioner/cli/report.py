@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the world is imported when the verb touches it
     from provisioner.loads.budgets import Budget
     from provisioner.measuring.history import Result
     from provisioner.measuring.probe import Kept
-    from provisioner.page.content import Asked, Clients, LabContent, Pending
+    from provisioner.page.content import Clients, LabContent, Pending
     from provisioner.page.page import Seen
     from provisioner.values.address import Address
     from provisioner.values.state import ContainerStatus
@@ -104,7 +104,7 @@ def _content(lab: Lab, seen: Seen, at: str, warned: list[Diagnostic]) -> LabCont
         graph=topology(lab.resolved),
         warnings=tuple(warned),
         containers=seen.containers,
-        asked=_asked(seen),
+        asked=seen.asked,
         proofs=proofs_in(lab.name),
         pictures=dict(_pictures(seen.containers)),
         budgets=budgets,
@@ -169,15 +169,6 @@ class _Kept:
 
     def _unreadable(self, what: str, error: Exception) -> None:
         self.warned.append(Diagnostic("warning", f"Unable to read {what}", str(error)))
-
-
-def _asked(seen: Seen) -> dict[Address, tuple[Asked, ...]]:
-    from provisioner.page.content import Asked
-
-    found = {}
-    for address, answers in seen.answers.items():
-        found[address] = tuple(Asked(one.question, one.answer, one.well) for one in answers)
-    return found
 
 
 def _pending(seen: Seen) -> tuple[Pending, ...] | None:

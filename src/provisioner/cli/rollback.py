@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from provisioner.cli.confirm import DECLINED, confirm_plan
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode
-
-if TYPE_CHECKING:  # the lab is read when a verb works with it
-    pass
 
 
 @click.command()

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
 from provisioner.cli.options import verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""What one command line works with: where it speaks, and how it reaches the world."""
+"""The session of one command line: its console, and its way to the world."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Session:
         return lab
 
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
-        """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
+        """The world as verbs may touch it for ``lab``; without ``confirm`` nothing may be changed."""
         from provisioner.cli.effects import providers_of
         from provisioner.reconcile.effects import Effects
         from provisioner.values.events import ApplyProgress

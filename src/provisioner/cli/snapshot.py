@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode
-
-if TYPE_CHECKING:  # the lab is read when a verb works with it
-    pass
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""``provision top``: what the engines and gateways of a lab do at this moment, in a terminal, until q or ctrl-c."""
+"""The verb ``top``: what engines and gateways do at this moment, in a terminal, until q or ctrl-c."""
 
 from __future__ import annotations
 

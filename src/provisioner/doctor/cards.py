@@ -1,4 +1,4 @@
-"""What a host does for its cards, and whether an engine that was built with CUDA can compute on one. Pure."""
+"""The checks of a host's cards: drivers, nodes, and whether an engine that was built with CUDA can use one. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.values.errors import ProvisionError
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
+
+# Cards and their drivers, and the containers that get them.
 
 NODES = "nodes"
 """The check whose finding can be mended from here."""
@@ -220,7 +222,7 @@ def _unused(card: Card) -> Verdict:
     return Verdict(words)
 
 
-# Whether an engine that was built with CUDA can compute on a card, and whether the card's driver can run it.
+# Engines that were built with CUDA: whether they have code for the card, and whether its driver can run them.
 
 LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 """Major version of CUDA → the oldest branch of the driver that runs what it compiled (CUDA's "minor version

@@ -1,4 +1,4 @@
-"""The verb ``doctor``: whether what a host has still to download can be had, asked for from this machine."""
+"""The checks of downloads that a host has still to make: whether they can be had, asked for from this machine."""
 
 from __future__ import annotations
 

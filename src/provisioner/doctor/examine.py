@@ -18,7 +18,6 @@ from provisioner.doctor.cards import (
 )
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.doctor.downloads import download_diagnoses
-from provisioner.doctor.hosts import diagnoses
 from provisioner.doctor.inside import inside_diagnoses
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
@@ -42,7 +41,7 @@ from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import ImpossiblePlanError
 from provisioner.values.state import Fleet, InstanceKind, Status
 
-# The verb `doctor`: memory, disks and ports that a file asks for, held against one of its hosts.
+# Room: memory, disks and ports that the file asks for, held against one of its hosts.
 
 
 def room_diagnoses(lab: Lab, desired: Fleet, there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
@@ -68,6 +67,8 @@ def room_diagnoses(lab: Lab, desired: Fleet, there: Fleet, provider: Provider) -
     for words in has.require_room(host):
         yield diagnosed(host, "room", Verdict(words, warning=DISK_HINT))
 
+
+# The look at each host, and the judgement of what was seen.
 
 LOOK_TIMEOUT_S = 60.0
 CARD = "card"
@@ -105,8 +106,8 @@ def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple
 
     What was done, in words; raises ``ProviderError`` where it was tried and failed.
     """
-    hosts = {one.check.target for one in found if one.check.name == NODES and not one.check.ok}
-    done = [(name, providers[name].mend_cards()) for name in sorted(hosts)]
+    lacking = {one.check.target for one in found if one.check.name == NODES and not one.check.ok}
+    done = [(name, providers[name].mend_cards()) for name in sorted(lacking)]
     return tuple(f"{name}: {words}" for name, words in done if words)
 
 
@@ -186,7 +187,7 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
 
 
 def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
-    yield from diagnoses(seen.facts)
+    yield from hosts.diagnoses(seen.facts)
     yield from seen.further
     yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
@@ -211,7 +212,7 @@ def _builds(lab: Lab, cards: Mapping[str, Card]) -> Iterator[tuple[str, Build]]:
             yield service.container, Build(service.address, build.version, build.architectures)
 
 
-# What was seen of the hosts, a line for each thing, and below it what is wrong and what to do.
+# The report: a line for each thing that was seen, and below it what is wrong and what to do.
 
 
 def diagnoses_text(diagnoses: Sequence[Diagnosis], style: Style = PLAIN) -> str:

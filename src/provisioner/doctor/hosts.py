@@ -1,4 +1,4 @@
-"""What is wrong with a host itself: its version, its room, its packages, and the slots of its cards. Pure."""
+"""The checks of a host itself: its version, its room, packages of its containers, slots of its cards. Pure."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from provisioner.values.host_facts import (
     StorageRoom,
     TagRules,
 )
+
+# Facts that a host has told of itself.
 
 GIB = 2**30
 OLDEST: Mapping[str, tuple[int, ...]] = {"Proxmox VE": (8, 2)}
@@ -144,7 +146,7 @@ _JUDGES: Mapping[type[HostFact], Callable[[Any], Verdict]] = {
 }
 
 
-# Whether newer versions of a container's packages stand in the lists that it has; nothing is refreshed.
+# Packages of a container: newer versions that stand in the lists which it has; nothing is refreshed.
 
 NAME = "packages"
 SCRIPT = r"""
@@ -213,7 +215,8 @@ def packages_diagnosis(container: str, packages: Packages) -> Diagnosis:
         return diagnosed(container, NAME, Verdict(f"none is known to have a newer version; {age}"))
     count = len(packages.newer)
     security = sum(package.is_security for package in packages.newer)
-    names = [f"{package.name} {package.there} → {package.version}" for package in _first(packages.newer)]
+    shown = sorted(packages.newer, key=lambda package: (not package.is_security, package.name))[:_SHOWN]
+    names = [f"{package.name} {package.there} → {package.version}" for package in shown]
     more = f" and {count - len(names)} more" if count > len(names) else ""
     said = f"{count} of its packages have newer versions, {security} of them for security; {age}"
     how = f"To refresh the lists and upgrade: provision exec {container} -- sh -c 'apt-get update && apt-get upgrade'"
@@ -225,10 +228,6 @@ def unread_diagnosis(container: str, why: str) -> Diagnosis:
     return diagnosed(container, NAME, Verdict("not known", warning="Run: provision status", details=why))
 
 
-def _first(newer: tuple[Newer, ...]) -> list[Newer]:
-    return sorted(newer, key=lambda package: (not package.is_security, package.name))[:_SHOWN]
-
-
 def _age(seconds: int) -> str:
     days, hours = seconds // _DAY_S, seconds // _HOUR_S
     if days:
@@ -236,7 +235,7 @@ def _age(seconds: int) -> str:
     return f"{hours} hour{'s' * (hours != 1)}"
 
 
-# How fast data gets to a card: the lanes of its slot beside those that it could have, and what that costs.
+# The slot of a card: its lanes beside those that it could have, and how much slower data gets there.
 
 X16_GB_S: Mapping[float, tuple[str, float]] = {
     2.5: ("1.0", 4),

@@ -1,4 +1,4 @@
-"""What of a card arrived in a running container: nodes, the driver's libraries, and a compiler where there is one."""
+"""The checks of a card in a running container: nodes, the driver's libraries, and a compiler where there is one."""
 
 from __future__ import annotations
 

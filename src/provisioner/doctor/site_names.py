@@ -1,4 +1,4 @@
-"""Whether the names of sites lead to their door."""
+"""The check that the name of a door's site leads to the door, from the machine where provision runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from provisioner.reconcile.addresses import lan_address
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ProvisionError
 
-# Whether the name of a door's site leads to the door, from the machine where provision runs.
+MOST_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,6 @@ def _verdict(site: SiteName) -> Verdict:
     if elsewhere:
         return Verdict("", f"{leads}, and the door is at {site.wanted}", hint)
     return Verdict(leads)
-
-
-MOST_AT_ONCE = 16
 
 
 def site_diagnoses(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...]:

@@ -18,11 +18,10 @@ from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.state import Instance
 
-# Names the modules that a plugin of ours imports, and has its copy in an ejected folder find them.
+# The modules that plugins of ours import, and how a copy of a plugin in an ejected folder finds them.
 
 PRELOAD = "provision_preload"
 """The callback that has ready what tasks load, as one process for each of them would load it again."""
-
 SUPPORT = {
     PRELOAD: ("inside/module_server/packed_modules", "values/paths"),
     "provision_incus": (
@@ -66,7 +65,6 @@ SUPPORT = {
     ),
 }
 """By plugin, the modules below ``provisioner``; a test runs each plugin with these alone."""
-
 FOLDER = "python"
 _TAIL = f"""
 
@@ -90,6 +88,8 @@ def packages_of(modules: tuple[str, ...]) -> set[str]:
             folders.add(str(parent))
     return folders - {"."}
 
+
+# The folder, which is written whole or not at all.
 
 PLAYBOOKS = ("site.yml", "verify.yml", "containers.yml")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")

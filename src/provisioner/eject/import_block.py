@@ -21,6 +21,8 @@ from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.plan import Change, differences
 from provisioner.values.state import Instance, Status
 
+# The container as the file would write it.
+
 OS_RELEASE = ["cat", "/etc/os-release"]
 
 
@@ -127,7 +129,7 @@ def distribution(os_release: str) -> str:
     return f"{name}/{version}" if name and version else ""
 
 
-# The block of one container, ready to be pasted under `containers:` of a file.
+# The block as text, ready to be pasted under `containers:` of a file.
 
 _PLAIN = re.compile(r"[A-Za-z/][^\n]*|[0-9.]+(KiB|MiB|GiB|TiB)|[0-9.]+/[0-9]+", re.ASCII)
 

@@ -13,9 +13,10 @@ import yaml
 
 from provisioner.lab.turns import TAKING_TURNS, one_by_one, takes_turns
 from provisioner.labfile.loader import environment_name
+from provisioner.reconcile.inventory import CONTAINER_PYTHON
 from provisioner.values.state import Instance, Secret, secrets_of
 
-# YAML as a person would write it for Ansible: what came from a file is text, never a template; secrets are lookups.
+# Values as YAML that a person could have written for Ansible: text of a file is no template; secrets are lookups.
 
 _STR = "tag:yaml.org,2002:str"
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
@@ -75,7 +76,7 @@ def _marked(value: Any) -> Any:
     return value
 
 
-# The texts of an ejected folder that are no data: its configuration of Ansible and its README.
+# Texts that are no data: the configuration of Ansible, and the README.
 
 CONFIGURATION = """\
 [defaults]
@@ -183,7 +184,8 @@ def _listed(names: Sequence[str]) -> str:
     return "\n" + "".join(f"\n* `{name}`" for name in names)
 
 
-CONTAINER_PYTHON = "/usr/bin/python3"
+# The files of the folder, all of them by their paths.
+
 MAKING_ROLE = "container"
 """The role that makes containers; it alone needs this program."""
 

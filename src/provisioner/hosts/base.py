@@ -1,4 +1,4 @@
-"""What every provider promises: the few verbs by which the rest of the program touches a host.
+"""The promises of every provider: the few verbs by which the rest of the program touches a host.
 
 A provider contains no decisions: it is told exactly what to make and reads back what it made. Deleting what is
 missing succeeds. Nothing without this lab's mark is ever changed. Each driver decides in one function what

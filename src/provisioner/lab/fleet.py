@@ -20,7 +20,7 @@ from provisioner.values.address import Address
 from provisioner.values.declared import REACHES, Managed, Secret
 from provisioner.values.state import STOP_S, Artifact, Device, Fleet, HostState, Instance, Service
 
-# `managed_by`: what a role manages in one container, its page's templates filled in.
+# The names of what a role manages in one container: its page's templates, filled in.
 
 _VARIABLE = re.compile(r"\{\{ (\w+) \}\}")
 
@@ -87,6 +87,8 @@ def _filled(text: str, public: Mapping[str, Any]) -> str:
     rendered: str = Template(text, undefined=StrictUndefined).render(public)
     return rendered
 
+
+# The fleet itself.
 
 TOLD_ADDRESS = "127.0.0.2"
 """The address at which switches (``__switch_told``) and doors (``__door_told``) hear whose connection it is."""

@@ -1,4 +1,4 @@
-"""What may be wrong with who asks whom: members of teams, sites of doors, and turns on one card. Pure."""
+"""The rules of who asks whom: members of teams, turns on one card, and sites of doors. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from provisioner.catalog import beyond_limit
-from provisioner.lab.aliases import (
-    ENGINE_STAGE,
-    find_engines,
-    flatten,
-)
+from provisioner.lab.aliases import ENGINE_STAGE, find_engines, flatten
 from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_address, written_members
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.lab.turns import others, others_hold_s, place_in_share
@@ -25,7 +21,7 @@ from provisioner.values.declared import Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 
-# What may be wrong with the engines that members of a team name.
+# Members of teams, and the engines that they name.
 
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
@@ -37,10 +33,10 @@ def member_names(lab: ResolvedLab) -> Iterator[Problem]:
             if reference.kind != MEMBERS:
                 continue
             for place, member in written_members(service, option):
-                yield from _named(lab, service, f"{place}.{MODEL}", str(member[MODEL]))
+                yield from _member_problems(lab, service, f"{place}.{MODEL}", str(member[MODEL]))
 
 
-def _named(lab: ResolvedLab, service: ResolvedService, place: str, name: str) -> Iterator[Problem]:
+def _member_problems(lab: ResolvedLab, service: ResolvedService, place: str, name: str) -> Iterator[Problem]:
     engines = member_engines(lab.engines, name)
     if engines:
         engine = engines[0]
@@ -93,7 +89,7 @@ def _unknown_members(lab: ResolvedLab, service: ResolvedService, place: str, nam
     return service.problem(place, f'no engine or upstream "{name}" in this file', hint)
 
 
-# What may be wrong with services that take turns on one card: who they are, where, how long they wait.
+# Services that take turns on one card: who they are, where, how long they wait.
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ def turn_problems(lab: ResolvedLab) -> Iterator[Problem]:
             yield Problem(group.place, message, "Name another service, or leave the group out.")
         members: list[ResolvedService] = []
         for number, name in enumerate(group.names):
-            words = _refusal(lab, group.host, name, named)
+            words = _turn_refusal(lab, group.host, name, named)
             named.add(name)
             if words is not None:
                 yield Problem((*group.place, number), *words)
@@ -133,7 +129,7 @@ def _groups(lab: ResolvedLab) -> Iterator[_Group]:
             yield _Group(host, ("hosts", host, SHARE, number), names)
 
 
-def _refusal(lab: ResolvedLab, host: str, name: str, named: set[str]) -> tuple[str, str] | None:
+def _turn_refusal(lab: ResolvedLab, host: str, name: str, named: set[str]) -> tuple[str, str] | None:
     """Why the named service cannot take turns there, and what to do; None where it can."""
     service = lab.services.get(Address(name))
     if service is None:
@@ -216,7 +212,7 @@ def different_cards(lab: ResolvedLab) -> Iterator[Problem]:
             yield Problem(("containers", member.container, "gpu"), message, hint)
 
 
-# What may be wrong with the sites of a door: nothing behind them, or nothing that a browser could show.
+# Sites of doors: something has to be behind each, and something that a browser can show.
 
 
 def site_problems(lab: ResolvedLab) -> Iterator[Problem]:
@@ -226,12 +222,12 @@ def site_problems(lab: ResolvedLab) -> Iterator[Problem]:
             if reference.kind != SITES:
                 continue
             for name, written in (door.written.get(option) or {}).items():
-                problem = _problem(lab, written)
+                problem = _site_refusal(lab, written)
                 if problem is not None:
                     yield Problem((*door.path, option, name), *problem)
 
 
-def _problem(lab: ResolvedLab, written: str) -> tuple[str, str] | None:
+def _site_refusal(lab: ResolvedLab, written: str) -> tuple[str, str] | None:
     """Why a door cannot have a site of what is written, and what to do; None where it can."""
     service = lab.services.get(Address(written))
     offered = [address for address, other in lab.services.items() if _answers_http(other)]

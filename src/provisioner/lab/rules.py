@@ -29,48 +29,6 @@ from provisioner.values.declared import REACHES, Problem
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 
-# What the words of one model say against each other: where it comes from, its hash, its format.
-
-
-def model_sources(lab: ResolvedLab) -> Iterator[Problem]:
-    """What is downloaded from an address is one file, and its hash is known before."""
-    for name, model in lab.models.items():
-        if not model.source.startswith("https:"):
-            continue
-        if model.sha256 is None:
-            hint = "Its page may tell it; else download the file and run: sha256sum FILE"
-            yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
-        if part_count(filename_of(model.source)) > 1:
-            hint = (
-                "Take it from its hub (hf:), or fetch all of its files into one folder and write file:PATH of the first"
-            )
-            yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
-
-
-def model_formats(lab: ResolvedLab) -> Iterator[Problem]:
-    """A GGUF is one, a folder is none and tells its format, and a folder's many files have no one hash."""
-    for name, model in lab.models.items():
-        form = ("models", name, "format")
-        if not is_folder(model.source):
-            if model.format != GGUF:
-                yield Problem(form, f"the source is a GGUF file, and format is {model.format}", "Leave format out.")
-            continue
-        if model.sha256 is not None:
-            hint = "Leave it out: homelab.lock holds the sha256 of each file that comes from a hub."
-            yield Problem(("models", name, "sha256"), "a folder has many files, and no sha256 of its own", hint)
-        if model.source == TINY_HF and model.format != PLAIN:
-            message = f"the built-in folder is {PLAIN}, and format is {model.format}"
-            yield Problem(form, message, "Leave format out.")
-        elif model.format == GGUF:
-            hint = 'Name the file: "hf:ORG/REPO:QUANT" or "file:PATH.gguf"'
-            yield Problem(form, "the source is a folder, and a GGUF is a file of one", hint)
-        elif model.format is None and not model.source.startswith("dir:"):  # what a folder here tells is read
-            error = unknown_format()
-            yield Problem(("models", name, "source"), error.message, error.hint)
-
-
-ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
-"""The options of services whose words the program gets as they are."""
 RESERVED_PREFIX = "provision-"
 MOST_OF_A_RULE = 100
 """Problems that one rule reports at once: more are one mistake made many times, and nobody reads them."""
@@ -78,6 +36,9 @@ SHORTEST_KEY = 16
 """Characters of a key: of letters and digits, so many are 95 bits."""
 TOLD_STAGES = ("engine", "team", "gateway")
 """What is said of services of these stages may reach a gateway."""
+ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
+"""The options of services whose words the program gets as they are."""
+CONTROL = re.compile(r"[\x00-\x1f]")
 
 Rule = Callable[[ResolvedLab], Iterator[Problem]]
 
@@ -113,12 +74,23 @@ def card_problems(lab: ResolvedLab) -> list[Problem]:
     for service in lab.services.values():
         found += knowledge_of(service.role).card_problems(service)
     if _has_turns(lab):
-        from provisioner.lab.routing_rules import (
-            different_cards,  # nothing that a lab needs whose services take no turns
-        )
+        from provisioner.lab.routing_rules import different_cards  # nothing that a lab without turns needs
 
         found += different_cards(lab)
     return found
+
+
+def _has_sites(lab: ResolvedLab) -> bool:
+    return any(service.sites for service in lab.services.values())
+
+
+def _has_turns(lab: ResolvedLab) -> bool:
+    """Whether services take turns, or the file says of one how long it holds a card."""
+    has_groups = any(page.share for page in lab.hosts.values())
+    return has_groups or any(HOLD_OPTION in service.written for service in lab.services.values())
+
+
+# Rules of containers and their hosts.
 
 
 def container_names(lab: ResolvedLab) -> Iterator[Problem]:
@@ -204,6 +176,46 @@ def host_numbers(lab: ResolvedLab) -> Iterator[Problem]:
                 yield Problem(path, f"{number} is container {holder}'s", "Give one of them another.")
 
 
+# Rules of models, and of the services that name them.
+
+
+def model_sources(lab: ResolvedLab) -> Iterator[Problem]:
+    """What is downloaded from an address is one file, and its hash is known before."""
+    for name, model in lab.models.items():
+        if not model.source.startswith("https:"):
+            continue
+        if model.sha256 is None:
+            hint = "Its page may tell it; else download the file and run: sha256sum FILE"
+            yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
+        if part_count(filename_of(model.source)) > 1:
+            hint = (
+                "Take it from its hub (hf:), or fetch all of its files into one folder and write file:PATH of the first"
+            )
+            yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
+
+
+def model_formats(lab: ResolvedLab) -> Iterator[Problem]:
+    """A GGUF is one, a folder is none and tells its format, and a folder's many files have no one hash."""
+    for name, model in lab.models.items():
+        form = ("models", name, "format")
+        if not is_folder(model.source):
+            if model.format != GGUF:
+                yield Problem(form, f"the source is a GGUF file, and format is {model.format}", "Leave format out.")
+            continue
+        if model.sha256 is not None:
+            hint = "Leave it out: homelab.lock holds the sha256 of each file that comes from a hub."
+            yield Problem(("models", name, "sha256"), "a folder has many files, and no sha256 of its own", hint)
+        if model.source == TINY_HF and model.format != PLAIN:
+            message = f"the built-in folder is {PLAIN}, and format is {model.format}"
+            yield Problem(form, message, "Leave format out.")
+        elif model.format == GGUF:
+            hint = 'Name the file: "hf:ORG/REPO:QUANT" or "file:PATH.gguf"'
+            yield Problem(form, "the source is a folder, and a GGUF is a file of one", hint)
+        elif model.format is None and not model.source.startswith("dir:"):  # what a folder here tells is read
+            error = unknown_format()
+            yield Problem(("models", name, "source"), error.message, error.hint)
+
+
 def model_references(lab: ResolvedLab) -> Iterator[Problem]:
     """A model that a service names is in the file, in a format that the engine reads."""
     for service in lab.services.values():
@@ -249,36 +261,7 @@ def either_option(lab: ResolvedLab) -> Iterator[Problem]:
             seen.add(use.name)
 
 
-def names_of_members(lab: ResolvedLab) -> Iterator[Problem]:
-    """What is wrong with the engines that members of a team name."""
-    references = (reference for service in lab.services.values() for reference in service.page.references.values())
-    if any(reference.kind == "members" for reference in references):
-        from provisioner.lab.routing_rules import member_names  # nothing that a lab without a team needs
-
-        yield from member_names(lab)
-
-
-def queues_of_idle_services(lab: ResolvedLab) -> Iterator[Problem]:
-    """Who asks a service that has ended waits for it: without a queue nobody could start it again."""
-    for service in lab.services.values():
-        ends = service.option(IDLE_OPTION) not in (None, NO_TIME)
-        if ends and service.option(QUEUE_OPTION) == NO_TIME:
-            message = f"{IDLE_OPTION} needs a {QUEUE_OPTION}: the request that starts it waits for it"
-            yield service.problem(IDLE_OPTION, message, f"Leave one of both out, or write a longer {QUEUE_OPTION}.")
-
-
-def turns_of_services(lab: ResolvedLab) -> Iterator[Problem]:
-    """What takes turns on one card is an engine of that host, waits long enough, and is in one group."""
-    if _has_turns(lab):
-        from provisioner.lab.routing_rules import turn_problems  # nothing that a lab needs whose services take no turns
-
-        yield from turn_problems(lab)
-
-
-def _has_turns(lab: ResolvedLab) -> bool:
-    """Whether services take turns, or the file says of one how long it holds a card."""
-    has_groups = any(page.share for page in lab.hosts.values())
-    return has_groups or any(HOLD_OPTION in service.written for service in lab.services.values())
+# Rules of services and what they name: other services, engines of teams, sites, turns.
 
 
 def service_options(lab: ResolvedLab) -> Iterator[Problem]:
@@ -320,8 +303,33 @@ def site_services(lab: ResolvedLab) -> Iterator[Problem]:
         yield from site_problems(lab)
 
 
-def _has_sites(lab: ResolvedLab) -> bool:
-    return any(service.sites for service in lab.services.values())
+def names_of_members(lab: ResolvedLab) -> Iterator[Problem]:
+    """What is wrong with the engines that members of a team name."""
+    references = (reference for service in lab.services.values() for reference in service.page.references.values())
+    if any(reference.kind == "members" for reference in references):
+        from provisioner.lab.routing_rules import member_names  # nothing that a lab without a team needs
+
+        yield from member_names(lab)
+
+
+def queues_of_idle_services(lab: ResolvedLab) -> Iterator[Problem]:
+    """Who asks a service that has ended waits for it: without a queue nobody could start it again."""
+    for service in lab.services.values():
+        ends = service.option(IDLE_OPTION) not in (None, NO_TIME)
+        if ends and service.option(QUEUE_OPTION) == NO_TIME:
+            message = f"{IDLE_OPTION} needs a {QUEUE_OPTION}: the request that starts it waits for it"
+            yield service.problem(IDLE_OPTION, message, f"Leave one of both out, or write a longer {QUEUE_OPTION}.")
+
+
+def turns_of_services(lab: ResolvedLab) -> Iterator[Problem]:
+    """What takes turns on one card is an engine of that host, waits long enough, and is in one group."""
+    if _has_turns(lab):
+        from provisioner.lab.routing_rules import turn_problems  # nothing that a lab without turns needs
+
+        yield from turn_problems(lab)
+
+
+# Rules of values: their limits, ports, keys, and free words.
 
 
 def option_limits(lab: ResolvedLab) -> Iterator[Problem]:
@@ -436,9 +444,34 @@ def misread_values(lab: ResolvedLab) -> Iterator[Problem]:
 
 
 def free_words(lab: ResolvedLab) -> Iterator[Problem]:
-    """Free arguments and variables that roles would refuse in the container."""
-    if any(service.written.keys() & {ARGUMENTS, ENVIRONMENT} for service in lab.services.values()):
-        yield from refused_words(lab)
+    """Free arguments and variables that the service's role would refuse in the container."""
+    for service in lab.services.values():
+        yield from _arguments(service)
+        if service.page.closed_variables:
+            yield from _variables(service)
+
+
+def _arguments(service: ResolvedService) -> Iterator[Problem]:
+    for place, word in enumerate(service.written.get(ARGUMENTS) or ()):
+        name = str(word).partition("=")[0].replace("_", "-")
+        if name in service.page.own_arguments:
+            hint = f"Leave it out: an option of {service.role} says it."
+            yield service.problem(f"{ARGUMENTS}.{place}", f"{name} is an argument that the role sets itself", hint)
+
+
+def _variables(service: ResolvedService) -> Iterator[Problem]:
+    closed = re.compile(f"({'|'.join(service.page.closed_variables)})", re.IGNORECASE)
+    for name, value in (service.written.get(ENVIRONMENT) or {}).items():
+        place = f"{ENVIRONMENT}.{name}"
+        if closed.fullmatch(str(name)):
+            message = "this variable opens the server, or says what the role says"
+            yield service.problem(place, message, f"Leave it out, and look for an option of {service.role}.")
+        elif CONTROL.search(str(value)):
+            yield service.problem(place, "its value holds a control character", "Write one line.")
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, sorted(known), always=True) or "There is none in this file."
 
 
 RULES: tuple[Rule, ...] = (
@@ -469,39 +502,3 @@ RULES: tuple[Rule, ...] = (
     key_forms,
     misread_values,
 )
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, sorted(known), always=True) or "There is none in this file."
-
-
-# Free arguments and variables of services: what their roles say themselves or keep closed.
-
-CONTROL = re.compile(r"[\x00-\x1f]")
-
-
-def refused_words(lab: ResolvedLab) -> Iterator[Problem]:
-    """Yield the free arguments and variables that the service's role would refuse in the container."""
-    for service in lab.services.values():
-        yield from _arguments(service)
-        if service.page.closed_variables:
-            yield from _variables(service)
-
-
-def _arguments(service: ResolvedService) -> Iterator[Problem]:
-    for place, word in enumerate(service.written.get(ARGUMENTS) or ()):
-        name = str(word).partition("=")[0].replace("_", "-")
-        if name in service.page.own_arguments:
-            hint = f"Leave it out: an option of {service.role} says it."
-            yield service.problem(f"{ARGUMENTS}.{place}", f"{name} is an argument that the role sets itself", hint)
-
-
-def _variables(service: ResolvedService) -> Iterator[Problem]:
-    closed = re.compile(f"({'|'.join(service.page.closed_variables)})", re.IGNORECASE)
-    for name, value in (service.written.get(ENVIRONMENT) or {}).items():
-        place = f"{ENVIRONMENT}.{name}"
-        if closed.fullmatch(str(name)):
-            message = "this variable opens the server, or says what the role says"
-            yield service.problem(place, message, f"Leave it out, and look for an option of {service.role}.")
-        elif CONTROL.search(str(value)):
-            yield service.problem(place, "its value holds a control character", "Write one line.")

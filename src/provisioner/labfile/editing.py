@@ -15,6 +15,8 @@ from provisioner.labfile.whole_files import replace_text
 from provisioner.values.errors import InputError
 from provisioner.values.refusals import path_text
 
+# One number: replaced, or added.
+
 Place = tuple[str, ...]
 """The keys that lead to an option, from the top of the file."""
 BOM = "\ufeff"
@@ -66,10 +68,10 @@ def write_number(file: Path, path: Place, number: int) -> bool:
 def _is_alone(before: str, after: str, path: Place, number: int) -> bool:
     """Whether both say the same but for that number."""
     try:
-        said = parse_document(after.encode()).data
+        said = _read(after).data
     except DocumentError:
         return False
-    return _with(parse_document(before.encode()).data, path, number) == said
+    return bool(_set(_read(before).data, path, number) == said)
 
 
 def _change(text: str, path: Place, number: int) -> _Change:
@@ -82,8 +84,7 @@ def _change(text: str, path: Place, number: int) -> _Change:
         raise EditError("nothing stands there yet")
     first, _ = mapping.value[0]
     start, column = first.start_mark.index, first.start_mark.column
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    between = ", " if mapping.flow_style else f"{line_end}{' ' * column}"
+    between = ", " if mapping.flow_style else f"{_line_end(text)}{' ' * column}"
     return _Change(slice(start, start), f"{name}: {number}{between}")
 
 
@@ -110,13 +111,7 @@ def _place(node: Node) -> slice:
     return slice(node.start_mark.index, node.end_mark.index)
 
 
-def _with(data: dict[str, Any], path: Place, number: int) -> dict[str, Any]:
-    """The same values, and that number at ``path``."""
-    name, *below = path
-    return {**data, name: _with(data[name], tuple(below), number) if below else number}
-
-
-# The block of one container in a lab's file: copied with other values, or taken out, every other byte as it was.
+# The block of one container: copied with other values, or taken out.
 
 CONTAINERS = "containers"
 _LITERAL = ("|", ">")
@@ -191,10 +186,6 @@ def _require_same(edited: str, expected: Mapping[str, Any]) -> None:
         raise EditError("what would come of it cannot be read") from error
     if document.problems or document.data != expected:
         raise EditError("something else of the file would change with it, such as what stands at an anchor")
-
-
-def _read(text: str) -> Document:
-    return parse_document(text.encode())
 
 
 def _copied(text: str, source: str, name: str) -> str:
@@ -303,6 +294,13 @@ def _entry(node: Node | None, name: str) -> tuple[Node, Node] | None:
             if isinstance(key, ScalarNode) and key.value == name:
                 return key, value
     return None
+
+
+# Functions that both parts use.
+
+
+def _read(text: str) -> Document:
+    return parse_document(text.encode())
 
 
 def _line_end(text: str) -> str:

@@ -23,7 +23,20 @@ from provisioner.values.errors import InputError, with_hint
 from provisioner.values.refusals import path_text
 from provisioner.values.regular_files import open_file
 
-# Where the values of `!secret name` come from: the environment, `secrets.env` beside the file, a command.
+__all__ = [
+    "Loaded",
+    "Needs",
+    "SecretUse",
+    "environment_name",
+    "load",
+    "looked_up",
+    "missing_secrets",
+    "named_secret",
+    "secrets_file",
+]
+
+# Values of `!secret name`: of the environment, of `secrets.env` beside the file, or of a command. None is ever part of
+# an error. A value is what stands on one line, or a PEM text in quotes, over several.
 
 ENVIRONMENT_PREFIX = "PROVISION_SECRET_"
 SECRETS_FILE = "secrets.env"
@@ -184,6 +197,9 @@ def _unquoted(value: str) -> str:
     return value
 
 
+# A file that was loaded, and the error that tells what is wrong with one.
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A valid file. ``path`` is as the user wrote it; ``warnings`` are problems that stop nothing."""
@@ -242,6 +258,9 @@ def _collect(value: object, found: dict[str, Secret]) -> None:
             _collect(one, found)
 
 
+# Models of this machine: their paths and formats, which follow from the place of the lab's file.
+
+
 def anchored(spec: Spec, path: Path) -> Spec:
     """The spec with each ``file:`` and ``dir:`` absolute: they were written relative to the lab's file.
 
@@ -272,17 +291,7 @@ def _format_in(place: Path) -> str | None:
         return format_by_name(place.name)
 
 
-__all__ = [
-    "Loaded",
-    "Needs",
-    "SecretUse",
-    "environment_name",
-    "load",
-    "looked_up",
-    "missing_secrets",
-    "named_secret",
-    "secrets_file",
-]
+# Loading: reading, looking secrets up, and checking, with all problems told at once.
 
 Rules = Callable[[Spec], Iterable[Problem]]
 Needs = Literal["all", "hosts", "none", "unread"]

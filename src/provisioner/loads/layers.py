@@ -1,4 +1,4 @@
-"""What each layer of a model keeps in memory for the tokens that it has seen, as its GGUF or its config.json tells."""
+"""The layers of a model: what each keeps of tokens, as GGUF or config.json tells, and which lie on the card."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.models.header import Header
+
+# The shape of a model: its layers, and the sizes that its buffers follow.
 
 Values = Mapping[str, Any]
 
@@ -357,7 +359,7 @@ def _has_window(pattern: Any, usual: int, count: int) -> Sequence[Any]:
     return [place % every < every - 1 for place in range(count)]
 
 
-# Which of a model's tensors lie on the card, and which in the host's memory: what llama.cpp does with its options.
+# The place of a model's tensors: on the card, or in the host's memory, as llama.cpp does it with its options.
 
 INPUT = ("token_embd.", "token_embd_norm.", "token_types.", "position_embd.", "per_layer_token_embd.")
 """Looked up and not computed with: they stay in the host's memory, whatever the options say (``load_tensors``)."""

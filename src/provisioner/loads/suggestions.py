@@ -1,4 +1,4 @@
-"""Which file of a model a card is best given, and how: its cache, its context, where its experts lie. Pure.
+"""The choice of a file for a card, of its cache, of its context, and of the place of its experts. Pure.
 
 All of it on the card, or of a mixture all but the experts of some layers; a dense model is never split between card and
 CPU, where it is slower than on either. Below Q4_K_M nothing is suggested while anything else fits.
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from provisioner.loads.advice import LEAST_CONTEXT
 from provisioner.loads.candidates import Candidate, Measured, Way
 from provisioner.loads.layers import ALL_ON_CARD, INPUT, Placing, expert_bytes, held_back
-from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes, total_of
+from provisioner.loads.terms import CELLS, MIB, Load, cache_bytes, largest_context, needed_bytes, state_bytes, total_of
 from provisioner.loads.weighing import FLOOR
 
-# What people want a model for, and which context that takes.
+# Uses that people have for a model, and the context that each takes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ USES: Mapping[str, Use] = {
 }
 
 
-# How fast a way to serve a file writes: as it was measured, else at most, by how fast memory is read.
+# The speed with which a way to serve a file writes: as it was measured, else at most, as memory can be read.
 
 
 def speed_of(way: Way, card_speed: float | None) -> float | None:
@@ -129,6 +129,8 @@ def _asked_share(candidate: Candidate) -> float | None:
         return None
     return used / header.experts
 
+
+# The choice among all ways to serve all files.
 
 SLOW_PER_S = 5.0
 """Tokens in a second that people read, about 4 words: an answer that is written slower than that keeps them waiting."""
@@ -262,7 +264,7 @@ def _why_not(candidate: Candidate, usable: int) -> str:
     least = needed_bytes(replace(smallest, placing=Placing(None, most_away)))
     left = room_of(candidate, usable)
     room = min(left, smallest.share or left)
-    missing = -(-(least - room) // 2**20)
+    missing = -(-(least - room) // MIB)
     besides = ", with all experts in the host's memory" if most_away else ", and a dense model is not split"
     if candidate.is_mixture and not most_away:
         besides = ""

@@ -357,7 +357,7 @@ def _packed(layer: Attention, load: Load) -> int:
     return round((layer.keys * BITS[load.keys] + layer.values * BITS[load.values]) / 8)
 
 
-# What the encoder of images takes on a card beside its weights: one image, computed at once.
+# The encoder of images, beside its weights: the buffers of one image, computed at once.
 
 ANY_SIZE: Mapping[str, int] = {"qwen2vl_merger": 4096, "qwen2.5vl_merger": 4096, "qwen3vl_merger": 4096}
 """Kinds that take images as they are, and the most tokens that one becomes (llama.cpp, ``clip.cpp``)."""

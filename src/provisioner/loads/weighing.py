@@ -1,4 +1,4 @@
-"""A model as its GGUF file's head tells it, else its size and its name; and what sums of models do not hold."""
+"""The weights of a model by its GGUF file's head, else by its size or name; and what sums of models leave out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from provisioner.loads.uncounted import uncounted
 from provisioner.models.header import Header
 from provisioner.values.plain_data import json_value
 
-# How many bytes a model's weights take where no GGUF file tells it: by its name, or by its safetensors files.
+# Bytes of weights where no GGUF file tells them: by the name of the model, or by its safetensors files.
 
 BYTES_PER_WEIGHT: Mapping[str, float] = {
     "F32": 4.0,
@@ -117,6 +117,8 @@ def _object(text: str | bytes) -> dict[str, Any]:
         raise WeightsError("it is no JSON object")
     return content
 
+
+# A model as it is added up, and the reasons why a sum is not the whole of it.
 
 LONGEST_HEAD = 24 * MIB
 """What of a file is no tensor; where more is missing, not all of its tensors are known."""

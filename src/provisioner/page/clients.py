@@ -1,4 +1,4 @@
-"""What programs need to use the lab: endpoints and snippets for clients of its gateways, and files for RDP."""
+"""Clients of the lab: endpoints and snippets for programs that ask its gateways, and files for RDP."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ResolvedService
 from provisioner.services.routed import CHAT
 from provisioner.values.state import Secret
+
+# Settings of programs that ask a lab: keys are named by their variables, and never shown.
 
 CLIENTS = ("opencode", "openai", "openwebui")
 
@@ -88,7 +90,7 @@ def _openai(gateway: Gateway) -> str:
 
 def _model_comments(models: Mapping[str, Served]) -> list[str]:
     lines = [f"# models: {', '.join(models) or 'ask /v1/models'}"]
-    return lines + [f"# {name}: {_in_words(served)}" for name, served in models.items()]
+    return lines + [f"# {name}: {_served_text(served)}" for name, served in models.items()]
 
 
 def _speech_comment(speech: Speech, url: str) -> str:
@@ -101,7 +103,7 @@ def _speech_comment(speech: Speech, url: str) -> str:
     return comment
 
 
-def _in_words(served: Served) -> str:
+def _served_text(served: Served) -> str:
     taken = "text and images" if served.vision else "text"
     if served.context is None:
         return taken
@@ -143,7 +145,7 @@ def _webui_key(variable: str) -> str:
 _WRITERS: Mapping[str, Callable[[Gateway], str]] = {"opencode": _opencode, "openai": _openai, "openwebui": _openwebui}
 
 
-# Where a lab answers and what it serves, for the programs that use it.
+# The entrance of a lab: the service that its clients talk to, what that serves, and who speaks for them.
 
 PROTOCOL = "openai"
 ORDER = ("gateway", "engine")
@@ -172,10 +174,12 @@ class Entrance:
 
 def entrance_of(lab: ResolvedLab) -> Entrance | None:
     """The lab's first gateway, else its first engine that answers chats in OpenAI's protocol, else None."""
-    service = _first(lab)
-    if service is None:
-        return None
-    return _entrance(lab, service, models_of(lab, service))
+    for stage in ORDER:
+        for service in lab.services.values():
+            is_chat = knowledge_of(service.role).answers(service) == CHAT
+            if service.page.protocol == PROTOCOL and service.page.stage == stage and is_chat:
+                return _entrance(lab, service, models_of(lab, service))
+    return None
 
 
 def _entrance(lab: ResolvedLab, service: ResolvedService, models: Mapping[str, Served]) -> Entrance:
@@ -192,15 +196,6 @@ def _site_of(lab: ResolvedLab, service: ResolvedService) -> tuple[str, bool]:
                 port = "" if door.port == HTTPS_PORT else f":{door.port}"
                 return f"https://{name}{port}", door.authority is not None
     return "", False
-
-
-def _first(lab: ResolvedLab) -> ResolvedService | None:
-    for stage in ORDER:
-        for service in lab.services.values():
-            is_chat = knowledge_of(service.role).answers(service) == CHAT
-            if service.page.protocol == PROTOCOL and service.page.stage == stage and is_chat:
-                return service
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +236,7 @@ def _key_variable(service: ResolvedService) -> str:
     return environment_name(option if "." in key.name else key.name)
 
 
-# A desktop for programs that show it: the file that RDP clients open, and the words that start one here.
+# A desktop on a screen: the file that RDP clients open, and the words that start one of them here.
 
 WINDOWED = ("remmina", "open", "mstsc.exe")
 """Clients that ask for password and certificate in a window, in the order in which they are looked for; the last are
@@ -298,11 +293,11 @@ def client(desktop: Desktop, file: str, find: Callable[[str], str | None], *, ha
     for name in names:
         program = find(name)
         if program:
-            return Client((program, *_words(desktop, file, name)), on_terminal=name in ON_TERMINAL)
+            return Client((program, *_arguments(desktop, file, name)), on_terminal=name in ON_TERMINAL)
     return None
 
 
-def _words(desktop: Desktop, file: str, name: str) -> Sequence[str]:
+def _arguments(desktop: Desktop, file: str, name: str) -> Sequence[str]:
     if name == "remmina":
         return ("-c", file)
     if "freerdp" not in name:

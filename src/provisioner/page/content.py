@@ -1,4 +1,4 @@
-"""What the page of a lab is made of: values that were gathered at one moment, and nothing that asks a host."""
+"""The content of a lab's page: values that were gathered at one moment, and nothing that asks a host."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from statistics import fmean
 from provisioner.page.topology import LAN, Box, Edge, Graph, Outside, Service
 from provisioner.report.svg import Rectangle, escaped, shown, text, text_width
 
+# Places of boxes: columns from left to right by what asks whom, a band for each host, and heights.
+
 HEAD = 44
 """Height of a service's card without its aliases, of a model and of an upstream."""
 ROW = 22
@@ -265,7 +267,7 @@ def _straighten_network(arrangement: Arrangement) -> None:
         network.y = fmean(ends) - HEAD / 2
 
 
-# The ways of a drawing's lines: straight ones and right angles, each with a track of its own between two columns.
+# Ways of the lines: straight ones and right angles, each with a track of its own between two columns.
 
 TRACK = 12
 ARROW_ROOM = 44
@@ -425,12 +427,19 @@ def _points(
     return points[::-1] if is_reversed else points
 
 
-# The lines of a picture: paths with round corners, arrow heads, the numbers of fallbacks.
+# Strokes of the lines: paths with round corners, arrow heads, the numbers of fallbacks.
 
 CORNER = 7
 ARROW = 8
 NUMBER_AT = 19
 NUMBER_STEP = 17
+_WORDS = {
+    "first": "first choice",
+    "fallback": "when those before it fail",
+    "serves": "serves",
+    "uses": "uses",
+    "exposed": "open to the network",
+}
 
 
 def strokes(drawing: Drawing, colours: Mapping[tuple[str, str], str]) -> Iterator[str]:
@@ -464,15 +473,6 @@ def _line(edge: Edge, points: Sequence[Point], colour: str, number_at: int) -> s
 def _line_words(edge: Edge) -> str:
     source = f"{edge.source} {edge.alias}".strip()
     return f"{source} → {edge.target.partition(':')[2] or edge.target} ({_WORDS[edge.line]})"
-
-
-_WORDS = {
-    "first": "first choice",
-    "fallback": "when those before it fail",
-    "serves": "serves",
-    "uses": "uses",
-    "exposed": "open to the network",
-}
 
 
 def _path(points: Sequence[Point]) -> str:

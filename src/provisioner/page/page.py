@@ -11,7 +11,7 @@ from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
 from provisioner.page.clients import CLIENTS, client_text
-from provisioner.page.content import LabContent
+from provisioner.page.content import Asked, LabContent
 from provisioner.page.picture import graph_svg
 from provisioner.page.plots import measurements
 from provisioner.page.sections import all_warnings, cards, changes, routes, services, warnings
@@ -29,7 +29,7 @@ from provisioner.values.masking import MASK, hidden_forms
 from provisioner.values.plan import Change, ImpossiblePlanError
 from provisioner.values.state import ContainerStatus, Secret, Status
 
-# What is connected with what: the picture of `graph`, and the same as text.
+# The section of the topology: the picture of `graph`, and the same as text.
 
 LEGIBLE = 1500
 """A picture that is wider, in pixels, would be too small to read as wide as the page."""
@@ -46,7 +46,7 @@ def picture_of(content: LabContent) -> Iterator[Markup]:
     yield opened("The same as text", wide("What is connected with what", tag("pre", graph_text(content.graph))))
 
 
-# The lab in four numbers.
+# The head: the lab in four numbers.
 
 
 def summary(content: LabContent) -> Markup:
@@ -71,7 +71,7 @@ def summary(content: LabContent) -> Markup:
     return tag("ul", *items, class_="tiles")
 
 
-# What programs that use the lab put into their own configuration: keys are named, never shown.
+# The section of clients: settings of programs that use the lab, whose keys are named and never shown.
 
 
 def clients(content: LabContent) -> Iterator[Markup]:
@@ -90,6 +90,8 @@ def clients(content: LabContent) -> Iterator[Markup]:
         yield opened(f"Settings of {client}", snippet, is_open=client == CLIENTS[0])
     yield quiet(tag("code", "provision show --client NAME"), " prints the same.")
 
+
+# The whole page.
 
 PARTS = {
     "warnings": ("Warnings", warnings),
@@ -156,16 +158,7 @@ def _without(markup: str, secrets: Sequence[Secret]) -> str:
     return markup
 
 
-# The verb `report`: what can be found out about a lab without changing anything, whoever does not answer.
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One thing that a service was asked, what came, and whether that is as it should be."""
-
-    question: str
-    answer: str
-    well: bool
+# The look at a lab for its page, which changes nothing, and goes on where a host does not answer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +169,7 @@ class Seen:
     """
 
     containers: tuple[ContainerStatus, ...]
-    answers: Mapping[Address, tuple[Answer, ...]] = field(default_factory=dict)
+    asked: Mapping[Address, tuple[Asked, ...]] = field(default_factory=dict)
     cards: Mapping[str, Card] = field(default_factory=dict)
     changes: tuple[Change, ...] | None = None
     no_plan: str = ""
@@ -188,9 +181,9 @@ def look(lab: Lab, effects: Effects) -> Seen:
     try:
         survey, containers = look_around(lab, effects)
     except ProvisionError as error:
-        return Seen(_seen_from_outside(lab, effects.providers), no_plan=error.message, error=error)
+        return Seen(tuple(_outside_statuses(lab, effects.providers)), no_plan=error.message, error=error)
     changes, no_plan = _planned(survey)
-    return Seen(containers, _answers(survey), survey.cards, changes, no_plan)
+    return Seen(containers, _asked(survey), survey.cards, changes, no_plan)
 
 
 def _planned(survey: Survey) -> tuple[tuple[Change, ...] | None, str]:
@@ -204,7 +197,7 @@ def _planned(survey: Survey) -> tuple[tuple[Change, ...] | None, str]:
     return tuple(one for one in made.changes if one.container not in survey.cardless), ""
 
 
-def _answers(survey: Survey) -> dict[Address, tuple[Answer, ...]]:
+def _asked(survey: Survey) -> dict[Address, tuple[Asked, ...]]:
     """What units and health pages have said of each service."""
     units, pages = by_address(survey.facts, UnitState), by_address(survey.facts, Health)
     found = {}
@@ -213,10 +206,10 @@ def _answers(survey: Survey) -> dict[Address, tuple[Answer, ...]]:
             own = []
             unit, health = units.get(service.address), pages.get(service.address)
             if unit is not None:
-                own.append(Answer(f"systemd: how is {service.unit}?", unit.state, unit.is_well))
+                own.append(Asked(f"systemd: how is {service.unit}?", unit.state, unit.is_well))
             if health is not None:
                 question = f"GET {service.health} on port {service.port}"
-                own.append(Answer(question, _in_words(health), health.is_well))
+                own.append(Asked(question, _in_words(health), health.is_well))
             if own:
                 found[service.address] = tuple(own)
     return found
@@ -226,12 +219,8 @@ def _in_words(health: Health) -> str:
     return f"HTTP {health.answer}" if isinstance(health.answer, int) else health.answer
 
 
-def _seen_from_outside(lab: Lab, providers: Mapping[str, Provider]) -> tuple[ContainerStatus, ...]:
-    """The file's containers as those hosts say that answer; nobody looks into them."""
-    return tuple(_outside_statuses(lab, providers))
-
-
 def _outside_statuses(lab: Lab, providers: Mapping[str, Provider]) -> Iterator[ContainerStatus]:
+    """The file's containers as those hosts say that answer; nobody looks into them."""
     names_by_host: dict[str, list[str]] = {}
     for name, container in lab.resolved.containers.items():
         names_by_host.setdefault(host_name(container), []).append(name)

@@ -196,7 +196,9 @@ def _legend(y: float) -> Iterator[str]:
     yield f'<path class="line fallback" d="M190 {y:.1f} h34"/>' + text(232, y + 4, "fallbacks, in order", "quiet")
 
 
-# A lab's connections in Graphviz' language (DOT), for other tools: a cluster for each host and each container.
+# The same in Graphviz' language (DOT), for other tools: a cluster for each host and each container. Names are data:
+# each stands in quotes, with backslashes and quotes escaped, so that none of them ends its string, becomes a port or
+# HTML, or is read as an escape sequence.
 
 STYLES: dict[Line, str] = {
     "first": "solid",

@@ -17,6 +17,8 @@ from provisioner.report.style import count_text, duration_text
 from provisioner.report.svg import ticks
 from provisioner.values.address import Address
 
+# The plot of one figure over time.
+
 WIDTH, HEIGHT = 480, 190
 LEFT, RIGHT, TOP, BOTTOM = 62, 462, 12, 152
 DATE = len("2026-11-28")
@@ -95,7 +97,7 @@ def _point(x: float, point: Point, most: float, unit: str) -> Iterator[Markup]:
     yield tag("circle", tag("title", words), cx=f"{x:.1f}", cy=middle, r=5, class_=kind)
 
 
-# What probes and benchmarks have found out about each service, with everything that was found before.
+# The section: findings of probes and benchmarks on each service, with everything that was found before.
 
 MIB = 2**20
 MOST_POINTS = 24

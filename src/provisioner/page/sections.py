@@ -21,6 +21,8 @@ from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ASLEEP, BUSY, ProofStep
 from provisioner.values.state import ContainerStatus, Run, Screen, ServiceStatus, Status
 
+# Services: a panel for each container, with health, proofs and their evidence.
+
 NOT_SEEN = ServiceStatus("")
 CPU = "CPU"
 
@@ -172,7 +174,7 @@ def _figure(address: Address, screen: Screen, picture: bytes) -> Markup:
     return tag("figure", image, tag("figcaption", caption, ", taken ", moment(screen.at)))
 
 
-# What lies on each card by the sums and by what was measured: a bar for each, and a row for each service.
+# Memory of cards, by the sums and by what was measured: a bar for each, and a row for each service.
 
 COLOURS = 6
 HEIGHT = 30
@@ -356,7 +358,7 @@ def _terms(content: LabContent, budget: Budget) -> Markup:
     return opened(summary, table(f"Terms of {budget.title}", ("term", "estimated"), rows))
 
 
-# Which engines answer for each alias, and who stands in for them.
+# Routes of aliases: the engines that answer for each, and those that stand in for them.
 
 Ranks = dict[int, list[Edge]]
 
@@ -423,10 +425,9 @@ def _in_order(others: list[Markup]) -> Markup:
     return join(parts)
 
 
-# What of the lab is not as it should be, the worst first.
+# Warnings: all that is not as it should be, the worst first.
 
 MOODS = {"error": "bad", "warning": "mind", "note": "dim"}
-WORDS = {"error": "error", "warning": "warning", "note": "note"}
 ORDER = ("error", "warning", "note")
 
 
@@ -474,13 +475,9 @@ def _of_container(container: ContainerStatus) -> Iterator[Diagnostic]:
 
 def _of_proofs(content: LabContent) -> Iterator[Diagnostic]:
     for address, proved in content.proofs.items():
-        if proved.failure and _is_in_file(address, content):
+        if proved.failure and address in content.graph.services:
             message = f"{address}: its last proof failed ({proved.verb})"
             yield Diagnostic("error", message, proved.failure, "Run: provision verify")
-
-
-def _is_in_file(address: Address, content: LabContent) -> bool:
-    return address in content.graph.services
 
 
 def _of_cards(content: LabContent) -> Iterator[Diagnostic]:
@@ -492,7 +489,7 @@ def _of_cards(content: LabContent) -> Iterator[Diagnostic]:
 
 def _notice(one: Diagnostic) -> Markup:
     mood = MOODS[one.severity]
-    parts = [tag("p", state(mood, WORDS[one.severity]), " ", one.message)]
+    parts = [tag("p", state(mood, one.severity), " ", one.message)]
     if one.details:
         parts.append(tag("pre", one.details))
     if one.resolution:
@@ -500,7 +497,7 @@ def _notice(one: Diagnostic) -> Markup:
     return tag("div", join(parts), class_=f"notice {mood}")
 
 
-# What differs from the file, what `up` would do, and what the last runs did.
+# Changes: drift from the file, those that `up` would make, and those of the last runs.
 
 
 def changes(content: LabContent) -> Iterator[Markup]:

@@ -1,4 +1,4 @@
-"""How the page of a lab looks: one style sheet for light and dark, phones and paper; nothing from elsewhere."""
+"""The look of a lab's page: one style sheet for light and dark, phones and paper; nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _alias_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
                     yield Edge(service.address, f"upstream:{name}", line, alias, place)
 
 
-# A lab's connections as text: a tree of hosts, containers and services, an arrow for each line.
+# The same as text: a tree of hosts, containers and services, an arrow for each line.
 
 Tree = tuple[str, Sequence["Tree"]]
 """A line and what hangs on it."""

@@ -1,5 +1,5 @@
-"""Everything a user reads, as strings: plans, states, proofs, errors, files, JSON lines. Nothing here prints.
+"""Texts as users read them, in pieces that all rooms share. Nothing here prints.
 
-``style`` (colour, sizes, safe text), ``plan``, ``status``, ``messages`` (errors, findings, summaries),
-``file`` (YAML of a lab), ``client`` (snippets for programs that use the gateway), ``lines`` (the ``--json`` stream).
+``style`` (colour, sizes, safe text), ``messages`` (errors, findings, summaries), ``lines`` (the ``--json`` stream),
+``html`` and ``svg`` (pieces of pages and pictures).
 """

@@ -9,6 +9,7 @@ from provisioner.report.style import markup_text
 
 VOID = frozenset({"br", "img", "meta"})
 NO_TIME = "at a time that was not kept"
+SIGNS = {"good": "✓", "bad": "✗", "mind": "!", "dim": "·"}
 
 
 class Markup(str):
@@ -87,15 +88,12 @@ def quiet(*words: object) -> Markup:
     return tag("p", *words, class_="dim")
 
 
-SIGNS = {"good": "✓", "bad": "✗", "mind": "!", "dim": "·"}
-
-
 def state(mood: str, words: object) -> Markup:
     """A word with its sign: "good", "bad", "mind" or "dim"; the colour alone tells nothing."""
     return tag("span", tag("span", SIGNS[mood], aria_hidden="true"), " ", words, class_=f"state {mood}")
 
 
-# What our web pages share: one file each, which needs nothing else, readable in the dark as well.
+# The frame of smaller pages, such as those of clusters: one file each, which needs nothing else, readable in the dark.
 
 STYLE = """\
 :root { color-scheme: light dark; --ink: #1c2128; --paper: #fff; --soft: #f3f5f7; --line: #d0d7de;

@@ -32,8 +32,6 @@ _PAST = {
     "close": "closed",
     "open": "opened",
 }
-
-
 _COLOURS = {"error": "red", "note": "cyan"}
 
 

@@ -19,6 +19,18 @@ _CODES = {
 }
 _OWN_CODES = re.compile(f"({'|'.join(map(re.escape, (_RESET, *_CODES.values())))})")
 _PADDING = "  "
+_MOOD = {
+    "running": ("green",),
+    "healthy": ("green",),
+    "busy": ("yellow",),
+    "stopped": ("yellow",),
+    "frozen": ("yellow",),
+    "missing": ("red",),
+    "error": ("red",),
+    "unhealthy": ("red",),
+    "orphan": ("yellow",),
+    "drifted": ("yellow",),
+}
 _SHORT_S = 10.0
 
 
@@ -117,17 +129,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     """The length of the longest cell of each column; every row has as many cells."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-
-_MOOD = {
-    "running": ("green",),
-    "healthy": ("green",),
-    "busy": ("yellow",),
-    "stopped": ("yellow",),
-    "frozen": ("yellow",),
-    "missing": ("red",),
-    "error": ("red",),
-    "unhealthy": ("red",),
-    "orphan": ("yellow",),
-    "drifted": ("yellow",),
-}

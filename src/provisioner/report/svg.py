@@ -101,7 +101,7 @@ def rectangle(place: Rectangle, kind: str, radius: int = 8) -> str:
     )
 
 
-# Where numbers stand on the axis of a picture.
+# The numbers on the axis of a picture.
 
 TICKS = 6
 """So many at the most stand on an axis."""

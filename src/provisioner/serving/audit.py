@@ -1,4 +1,4 @@
-"""What of the answers is a finding: sockets and routes that are on no page. Pure."""
+"""The findings of ``audit``: sockets and routes that are on no page, and how they are told. Pure."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def _line(service: Address, mine: Sequence[Answered], findings: Sequence[Finding
     return Check(service, NAME, not findings, words)
 
 
-# What is open in a lab, a line for each container and service, and below it what is on no page.
+# The report: a line for each container and service, and below it what is open and on no page.
 
 
 def audited_text(found: Audited, style: Style = PLAIN) -> str:

@@ -1,4 +1,4 @@
-"""What each container is asked: its sockets, and the routes of its services as strangers ask for them. Pure."""
+"""The questions of ``audit`` to each container: its sockets, and routes as strangers ask for them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking an engine's own program what it takes of a card: by heads of models from anybody, so within narrow limits."""
+"""The question to an engine's own program what it takes of a card, within narrow limits: heads come from anybody."""
 
 from __future__ import annotations
 

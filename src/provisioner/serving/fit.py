@@ -1,4 +1,4 @@
-"""Holding engines against the memory of their cards before anything is made, and keeping what they really took."""
+"""The check that engines fit the memory of their cards before anything is made, and what they really took."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -
 
 def _engines(lab: Lab, cards: Mapping[str, Card], memory: int | None) -> Iterator[EngineLoads]:
     """What each service of the file needs on its card; of some nobody knows."""
-    sizes = _model_sizes(lab)
+    sizes = {name: size_of_weights(file) for name, file in lab.models().files.items()}
     resolved = lab.with_headers
     for service in resolved.services.values():
         card = cards.get(service.container)
@@ -117,16 +117,8 @@ def _is_meant(budget: Budget, targets: Collection[str]) -> bool:
     return not targets or any(engine.container in targets for engine in budget.engines)
 
 
-def _model_sizes(lab: Lab) -> dict[str, int]:
-    """Bytes of each model's weights, in files that are here or that a hub has told of."""
-    sizes = {}
-    for name, file in lab.models().files.items():
-        sizes[name] = size_of_weights(file)
-    return sizes
-
-
 def size_of_weights(file: ModelFile) -> int:
-    """Bytes of a model's files; of a folder those of its weights alone."""
+    """Bytes of a model's files, which are here or of which a hub has told; of a folder those of its weights alone."""
     parts = [ModelPart(file.path, file.sha256, file.size), *file.rest]
     if file.is_folder:
         weights = weight_names([part.filename for part in parts])

@@ -1,4 +1,4 @@
-"""What engines need on their cards: a table of terms, what follows from it, and what was measured; as text and JSON."""
+"""The report of ``fit``: a table of terms, what follows from it, and what was measured; as text and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast files were measured to write on a card, by which ``suggest`` ranks them."""
+"""The speeds with which files were measured to write on a card, by which ``suggest`` ranks them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from provisioner.models.sources import ModelPart, hub_revision
 from provisioner.suggest.suggest import asked_hub
 from provisioner.values.errors import InputError
 
-# How fast models were measured to write on one card, by their files: by that `suggest` ranks them.
+# The results that say how fast a model writes, by the hash of its files.
 
 WRITING = re.compile(r"tg\d+(?: @ d(\d+))?", re.ASCII)
 """The names of series that say how fast is written, and behind how many tokens."""
@@ -95,6 +95,8 @@ def _number(text: str) -> int | None:
     """A count; None for what stands for all, and where nothing is said."""
     return int(text) if text.isdecimal() else None
 
+
+# The files that are suggested, with what this lab has measured of them.
 
 CPU = "cpu"
 HUB = "hf:"

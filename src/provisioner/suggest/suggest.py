@@ -74,7 +74,8 @@ from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.regular_files import open_file
 from provisioner.values.state import Secret
 
-# Models that are folders, as `suggest` finds them: which engine reads them, and what each of its caches takes.
+# Models that are folders: which engine reads them, and what each of its caches takes. That is what `fit` says of the
+# same block, by the same code.
 
 BITS: Mapping[str, float] = {"fp8": 8.0, "bfloat16": 16.0, "float16": 16.0, "float32": 32.0}
 """Bits of a weight where a config.json does not name them, by its format or by its type."""
@@ -222,6 +223,8 @@ def _idle(candidate: Candidate, load: Load, *, has_embeddings: bool) -> int | No
         return None
     return load.shape.vocabulary * load.shape.embedding * NUMBER_BYTES if has_embeddings else 0
 
+
+# Files that a target names: in a hub, in a folder, or a model of the file; and the card that is named.
 
 Found = TypeVar("Found")
 """What a hub is asked for."""
@@ -468,7 +471,7 @@ def _buffer(header: Header) -> int:
     return IMAGES_UNKNOWN if found is None else found
 
 
-# The card of a lab's hosts that `suggest` means, with what lies there by the file.
+# The card of the lab's hosts that is meant where none is named, with what lies there by the file.
 
 
 def largest_card(lab: Lab, cards: Mapping[str, Card]) -> Occupied:

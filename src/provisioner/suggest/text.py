@@ -1,4 +1,4 @@
-"""What ``suggest`` says: ways to serve a model, and what lies on the card already."""
+"""The report of ``suggest``: ways to serve a model, and what lies on the card already."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from provisioner.loads.candidates import Candidate, Measured, Server, Way
 from provisioner.loads.occupied import Occupied, Taken
 from provisioner.loads.refusals import mib
 from provisioner.loads.suggestions import Left, bound_per_s, measured_of
+from provisioner.loads.terms import MIB
 from provisioner.report.style import PLAIN, Style, safe_line, table
 
 HEAD = ("FILE", "QUANT", "BITS", "ENGINE", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")
-MIB = 2**20
 LONGEST_NAME = 40
 GGUF_SERVER = Server("llama_cpp", "context")
 FEW_PER_S = 10
@@ -227,7 +227,7 @@ def _row(way: Way, speed: MemorySpeed | None) -> tuple[str, ...]:
     )
 
 
-# What lies on a card beside what `suggest` would put there, as lines and as values.
+# The card as it is: what lies there already, as lines and as values.
 
 
 def occupied_lines(occupied: Occupied | None, *, is_exclusive: bool = False) -> list[str]:

@@ -1,5 +1,6 @@
-"""Which wheels go together: what their names and metadata say, judged before anything is downloaded.
+"""The judgement of wheels that are to go together: by names and metadata, before anything is downloaded.
 
-Pure: names and texts in, verdicts out. ``builds`` reads a wheel's name, ``parts`` puts wheels together by package,
-``rule`` judges them beside each other's torch, ``known`` reads the stacks that we have judged and hashed ourselves.
+``builds`` reads a wheel's name, ``given`` what a user names, ``rule`` judges a set beside its torch, ``known`` reads
+the stacks that we have judged and hashed ourselves, ``locking`` has uv resolve one of them, ``text`` tells what was
+found.
 """

@@ -1,4 +1,4 @@
-"""What a wheel was built for, as far as its name says it: Python, platform, CUDA, torch, the C++ ABI."""
+"""The build of a wheel, as far as its name tells it: Python, platform, CUDA, torch, the C++ ABI."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from urllib.parse import unquote
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
+
+# Names of wheels: what they say, and what is known of packages whose names are silent.
 
 Backend = Literal["cuda", "cpu", "rocm", "xpu", ""]
 
@@ -56,6 +58,7 @@ _TORCH_DIGITS = re.compile(r"(?:^|\d|\.)torch(\d)([3-9]|1\d)\d(?=cu|cxx|\.|$)")
 """A release without dots, with one digit for its patch: 280 is 2.8.0, 2100 is 2.10.0; 211 may be two of them."""
 _NVIDIAS = re.compile(r"(?:^|\.)nv\d+(?:\.|$)")
 _ABI = re.compile(r"cxx11abi(true|false)")
+_VARIANT = re.compile(r"[^-]+-[^-]+-(?:\d[^-]*-)?(?:cp|py|pp|graalpy)[^-]*-[^-]+-[^-]+-[0-9A-Za-z._]+\.whl")
 _BACKENDS: dict[str, Backend] = {"cpu": "cpu", "rocm": "rocm", "xpu": "xpu"}
 
 
@@ -100,9 +103,6 @@ class Build:
         if self.package in LINKED and self.is_compiled:
             return True
         return self.torch is not None or self.cxx11abi is not None
-
-
-_VARIANT = re.compile(r"[^-]+-[^-]+-(?:\d[^-]*-)?(?:cp|py|pp|graalpy)[^-]*-[^-]+-[^-]+-[0-9A-Za-z._]+\.whl")
 
 
 def build_of(name: str) -> Build:
@@ -203,7 +203,7 @@ def _rocm_in(label: str) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
-# The Pythons that wheels are made for, and which wheels one of them on one machine takes.
+# The Pythons that wheels are made for, and the wheels that one of them takes on one machine.
 
 OLDEST, NEWEST = 8, 15
 """Minor versions of Python 3 that there are: a wheel with abi3 takes all that will come, too, and none is named."""

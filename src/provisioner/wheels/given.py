@@ -1,4 +1,4 @@
-"""What a user names to have it judged: wheels, and lists of packages as people write them; read into one set."""
+"""The set that a user names to have it judged: wheels, and lists of packages as people write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from provisioner.values.regular_files import content_of, open_file
 from provisioner.wheels.builds import LINKED, MODULES, TORCH, Build, WheelNameError, build_of, pinned_build
 from provisioner.wheels.rule import Part
 
-# Lists of packages as people write them: `requirements.txt` and `pylock.toml`, understood as parts of a set.
+# Lists of packages: `requirements.txt` and `pylock.toml`, understood as parts of a set.
 
 _HASH = re.compile(r"\s--hash[= ]\S+")
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -164,6 +164,8 @@ def of_torch(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts of a list that something can be said of: torch, and what is compiled against it or asks for it."""
     return tuple(part for part in parts if part.is_of_torch or part.package in {*MODULES, *LINKED})
 
+
+# All that is named, read from its files into one set.
 
 METADATA_LIMIT = 4 * 2**20
 """Bytes of a wheel's METADATA that are read: real ones have some 10 kB."""

@@ -121,7 +121,7 @@ def _cuda_major_in(requirement: Requirement) -> int | None:
     return None
 
 
-# What speaks against one wheel beside a torch: versions, CUDA, the C++ ABI, metadata; or is not known of it.
+# Objections to one wheel beside a torch: versions, CUDA, the C++ ABI, metadata; or what is not known of it.
 
 DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 """The oldest driver for each major version of CUDA (NVIDIA's release notes, minor version compatibility)."""
@@ -313,6 +313,8 @@ def _of_rocm(build: Build, torch: Build) -> Iterator[Objection]:
         words = f"built for ROCm {build.rocm}, beside it is torch for ROCm {torch.rocm}"
         yield Objection(Fit.UNFIT, words, f"Take a wheel that says rocm{torch.rocm}.")
 
+
+# The judgement of a whole set on one Python.
 
 _SHOWN = 6
 _SEVERITY = (Fit.FITS, Fit.UNKNOWN, Fit.UNFIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -118,10 +119,10 @@ class IncusProvider(Inside, Provider):
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none, and read it back."""
         from provisioner.hosts.incus import containers
-        from provisioner.hosts.incus.containers import change
 
         with self._worded(f"Unable to adopt container {instance.name}"):
-            change(self._client, instance.name, lambda body: containers.with_mark(body, instance), self._root_disk)
+            marked = partial(containers.with_mark, instance=instance)
+            containers.change(self._client, instance.name, marked, self._root_disk)
             return self._read(instance.name)
 
     def capacity(self, changes: Sequence[Change]) -> Capacity:
@@ -219,13 +220,12 @@ class IncusProvider(Inside, Provider):
         return lambda words: self.on_progress(instance.name, words)
 
     def _make(self, instance: Instance) -> None:
-        from provisioner.hosts.incus import graphics
-        from provisioner.hosts.incus.containers import change
+        from provisioner.hosts.incus import containers, graphics
 
         needed = graphics.needed_groups(instance.devices)
         groups = self._groups(instance.name, needed) if needed else graphics.NO_GROUPS
         root, pool = self._root_disk, self._pool
-        change(self._client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
+        containers.change(self._client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
 
     def _groups(self, name: str, needed: Collection[str]) -> graphics.Groups:
         from provisioner.gpus.choice import FILE, numbers_in

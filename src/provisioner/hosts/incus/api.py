@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import grp
 import http.client
-import json
 import os
 import socket
 import ssl
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 
 # The address of an Incus, and the certificates by which it and provision know each other.
-
 
 PORT = 8443
 """The port on which Incus listens by default."""
@@ -103,7 +101,10 @@ def endpoint_in(variables: Mapping[str, str | None]) -> Endpoint:
     )
 
 
+# HTTP with one Incus, from the standard library alone: a connection, a request, and what its answer says.
+
 CONNECT_TIMEOUT_S = 60.0
+"""The longest silence of the other side, where who asks names no other; connecting to a unix socket has as long."""
 BLOCK_BYTES = 1 << 18
 
 
@@ -193,14 +194,15 @@ def answer_of(response: http.client.HTTPResponse) -> dict[str, Any]:
 def call(endpoint: Endpoint, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The JSON answer to one request; ``WireError`` when it was refused."""
     with closing(connection_to(endpoint)) as connection:
-        connection.request(method, path, None if body is None else json.dumps(body))
+        connection.request(method, path, None if body is None else dumps(body))
         return answer_of(connection.getresponse())
 
 
-# HTTPS to an Incus elsewhere: we show our client certificate, and it must be the server that was meant.
-
+# HTTPS to an Incus elsewhere: we show our client certificate, and it must be the server that was meant. No variable of
+# the environment says whom to trust: neither those of requests and curl, nor OpenSSL's own.
 
 CONNECT_S = 10.0
+"""So long may it take until there is a connection, before the server's certificate is looked at."""
 _SILENCE_S, _PROBE_S, _PROBES = 15, 5, 3
 """A server that went away without a word is noticed after half a minute of silence."""
 _READABLE_BY_OTHERS = 0o077
@@ -333,171 +335,12 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", "") or getattr(error, "strerror", "") or error)
 
 
-# Explain why an Incus elsewhere does not answer, or refuses everything, and what to do. Imported when that happens.
-
-
-ENROL = (
-    "On the machine of that Incus, `incus config trust add NAME` prints a token; here, give it to: "
-    "provision host prepare --trust -"
-)
-_LIMITED = "does not have permission"
-"""So begins what it says to a certificate that its owner restricted; the status is 403 or 500."""
-
-
-def reason_unreached(endpoint: Endpoint, error: Exception) -> tuple[str, str]:
-    """Why a request has failed as it did, and what to do about it."""
-    if isinstance(error, UnreachableError):
-        return str(error), error.resolution
-    if _LIMITED in str(error):
-        resolution = (
-            "Its owner limited our certificate to some projects, and provision works in project default. On that "
-            "machine, see: incus config trust list"
-        )
-        return f"It knows us, and does not let us in: {error}", resolution
-    if isinstance(error, WireError) and error.status == HTTPStatus.FORBIDDEN:
-        return untrusted_reason(endpoint)
-    words = str(error).strip() or type(error).__name__
-    return words, f"Does Incus run there? Is `incus: {endpoint}` the address of its API?"
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether the server answers, and does not let us do what was asked for."""
-    return isinstance(error, WireError) and (error.status == HTTPStatus.FORBIDDEN or _LIMITED in str(error))
-
-
-def untrusted_reason(endpoint: Endpoint) -> tuple[str, str]:
-    """Why the server does not take our certificate, and what to do about it."""
-    if not endpoint.cert:
-        return "It was shown no client certificate.", ENROL
-    ended = _end(Path(endpoint.cert))
-    if ended is not None and ended < datetime.now(UTC):
-        again = f"Move {endpoint.cert} and {endpoint.key} away, so that new ones are made. {ENROL}"
-        return f"The client certificate {endpoint.cert} has expired on {ended:%Y-%m-%d}.", again
-    return f"It does not trust the client certificate {endpoint.cert}.", ENROL
-
-
-def _end(cert: Path) -> datetime | None:
-    from cryptography import x509
-
-    try:
-        return x509.load_pem_x509_certificate(content_of(cert)).not_valid_after_utc
-    except (OSError, ValueError):
-        return None
-
-
-# What Incus says when something fails, in our words: what failed, what it said, what to do now.
-
-
-_UNREACHED = "Unable to reach Incus at {}"
-_PREPARE = "Run: sudo provision host prepare"
-_NAME_TAKEN = ("unique constraint failed", "already exists")
-_RESOLUTIONS = {
-    "no space left on device": "Storage pool {pool} is full. See: incus storage info {pool}; grow it with: "
-    "incus storage set {pool} size=<more>GiB; or delete what is not needed.",
-    "disk quota exceeded": "Its disk is too small, or storage pool {pool} is full. See: incus storage info {pool}",
-    "unique constraint failed": "The name is taken: choose another one, or look who has it: incus list",
-    "already exists": "The name is taken: choose another one, or look who has it: incus list",
-    "address already in use": "Another program on this host listens on that port: give another port, or stop it.",
-    "volume is still in use": "Another run on this host makes it, or a container has it mounted: run this again when "
-    "that has ended.",
-    "cannot be restored due to subsequent": "This storage goes back to the newest snapshot only: delete the newer ones "
-    "of this container first, or move it to a btrfs pool.",
-    "setting cgroup item": "It uses more than that now: stop what uses it, or stop the container, and run this again.",
-    "failed adding bridge filter rules": "Its kernel no longer takes the rules that keep the container in: boot one "
-    "with nf_conntrack_bridge, or take them off (incus config device unset NAME eth0 security.acls) and run up again.",
-    "failed to detect requested gpu": "The host has no such card any more. See which it has: provision doctor",
-    "invalid pci address": "The host has no such card any more. See which it has: provision doctor",
-    "nvidia container tools couldn't be found": "Install NVIDIA's container toolkit on the host: "
-    "sudo provision host prepare --gpu",
-    "required device path doesn't exist": "The host's driver has not made it: load it (modprobe amdgpu), and see: "
-    "provision doctor",
-    "setgid/uid": "This user has no subordinate ids. " + _PREPARE,
-    "newuidmap": "Root has no subordinate ids. " + _PREPARE,
-}
-
-
-@contextmanager
-def worded(message: str, endpoint: Endpoint, pool: Callable[[], str]) -> Iterator[None]:
-    """Turn whatever Incus or its socket answers into a ``ProviderError`` that begins with ``message``."""
-    try:
-        yield
-    except (WireError, OSError, HTTPException) as error:
-        if isinstance(error, UnreachableError) or _lets_nothing(endpoint, error):
-            why = unavailable(endpoint, error)
-            raise ProviderError(message, details=f"{why.message}: {why.details}", resolution=why.resolution) from error
-        raise ProviderError(message, details=_error_text(error), resolution=_resolution(error, pool)) from error
-
-
-def is_name_clash(error: WireError) -> bool:
-    """Whether a creation failed because somebody else has the name (Incus shows its database's words)."""
-    return any(words in str(error).lower() for words in _NAME_TAKEN)
-
-
-@contextmanager
-def reachable(endpoint: Endpoint) -> Iterator[None]:
-    """Turn a socket that is missing, refused or forbidden into an ``UnavailableError`` that says what to do."""
-    try:
-        yield
-    except (WireError, OSError, HTTPException) as error:
-        raise unavailable(endpoint, error) from error
-
-
-def unavailable(endpoint: Endpoint, error: Exception) -> UnavailableError:
-    """Why Incus at ``endpoint`` does not answer this user, and what to do."""
-    message = _UNREACHED.format(endpoint)
-    if endpoint.is_remote:
-        details, resolution = reason_unreached(endpoint, error)
-        return UnavailableError(message, details=details, resolution=resolution)
-    socket = Path(endpoint.address)
-    if not socket.parent.is_dir() or (os.access(socket.parent, os.X_OK) and not socket.exists()):
-        return UnavailableError(message, details="There is no such socket.", resolution=_PREPARE)
-    if not os.access(socket, os.W_OK):
-        group = _group(socket)
-        resolution = f"Run: sudo usermod -aG {group} $USER, then log in again"
-        return UnavailableError(message, details=f"This user is not in group {group}.", resolution=resolution)
-    return UnavailableError(message, details=_error_text(error), resolution=f"Is incusd running? {_PREPARE}")
-
-
-def require_trust(endpoint: Endpoint, server: Mapping[str, Any]) -> None:
-    """Raise ``UnavailableError`` when ``server``, what an Incus says of itself, does not take our certificate."""
-    if server["auth"] == "trusted":
-        return
-
-    details, resolution = untrusted_reason(endpoint)
-    raise UnavailableError(_UNREACHED.format(endpoint), details=details, resolution=resolution)
-
-
-def _lets_nothing(endpoint: Endpoint, error: Exception) -> bool:
-    if not endpoint.is_remote:
-        return False
-
-    return is_refusal(error)
-
-
-def _group(socket: Path) -> str:
-    try:
-        return grp.getgrgid(socket.stat().st_gid).gr_name
-    except (OSError, KeyError):
-        return "incus-admin"
-
-
-def _error_text(error: Exception) -> str:
-    return str(error).strip() or type(error).__name__
-
-
-def _resolution(error: Exception, pool: Callable[[], str]) -> str:
-    text = str(error).lower()
-    words = next((words for part, words in _RESOLUTIONS.items() if part in text), "")
-    return words.format(pool=pool()) if "{pool}" in words else words
-
-
-# The JSON side of one Incus: what it says, over the bare connection; what changes something here, through pylxd.
-
+# The JSON side of one Incus: what it says, over the bare connection; what changes something here, through pylxd. A run
+# that finds nothing to change never imports pylxd, which would take a third of its time. An Incus elsewhere is changed
+# over the bare connection, too: so one place alone decides which server is trusted.
 
 _WAIT_S = 30
 """One request waits so long for an operation; pylxd's sockets give up after 60 s of silence."""
-
-
 _WELL = ("Running", "Success")
 """States of an operation that has not failed."""
 
@@ -629,3 +472,152 @@ def _status_of(error: Any) -> int:
     """
     status: int = error.response.status_code
     return int(HTTPStatus.BAD_REQUEST) if status == HTTPStatus.OK else status
+
+
+# Reasons why an Incus elsewhere does not answer, or refuses everything, and what to do.
+
+ENROL = (
+    "On the machine of that Incus, `incus config trust add NAME` prints a token; here, give it to: "
+    "provision host prepare --trust -"
+)
+_LIMITED = "does not have permission"
+"""So begins what it says to a certificate that its owner restricted; the status is 403 or 500."""
+
+
+def reason_unreached(endpoint: Endpoint, error: Exception) -> tuple[str, str]:
+    """Why a request has failed as it did, and what to do about it."""
+    if isinstance(error, UnreachableError):
+        return str(error), error.resolution
+    if _LIMITED in str(error):
+        resolution = (
+            "Its owner limited our certificate to some projects, and provision works in project default. On that "
+            "machine, see: incus config trust list"
+        )
+        return f"It knows us, and does not let us in: {error}", resolution
+    if isinstance(error, WireError) and error.status == HTTPStatus.FORBIDDEN:
+        return untrusted_reason(endpoint)
+    words = str(error).strip() or type(error).__name__
+    return words, f"Does Incus run there? Is `incus: {endpoint}` the address of its API?"
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the server answers, and does not let us do what was asked for."""
+    return isinstance(error, WireError) and (error.status == HTTPStatus.FORBIDDEN or _LIMITED in str(error))
+
+
+def untrusted_reason(endpoint: Endpoint) -> tuple[str, str]:
+    """Why the server does not take our certificate, and what to do about it."""
+    if not endpoint.cert:
+        return "It was shown no client certificate.", ENROL
+    ended = _end(Path(endpoint.cert))
+    if ended is not None and ended < datetime.now(UTC):
+        again = f"Move {endpoint.cert} and {endpoint.key} away, so that new ones are made. {ENROL}"
+        return f"The client certificate {endpoint.cert} has expired on {ended:%Y-%m-%d}.", again
+    return f"It does not trust the client certificate {endpoint.cert}.", ENROL
+
+
+def _end(cert: Path) -> datetime | None:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(content_of(cert)).not_valid_after_utc
+    except (OSError, ValueError):
+        return None
+
+
+# Failures of Incus in our words: what failed, what it said, what to do now.
+
+_UNREACHED = "Unable to reach Incus at {}"
+_PREPARE = "Run: sudo provision host prepare"
+_NAME_TAKEN = ("unique constraint failed", "already exists")
+_RESOLUTIONS = {
+    "no space left on device": "Storage pool {pool} is full. See: incus storage info {pool}; grow it with: "
+    "incus storage set {pool} size=<more>GiB; or delete what is not needed.",
+    "disk quota exceeded": "Its disk is too small, or storage pool {pool} is full. See: incus storage info {pool}",
+    "unique constraint failed": "The name is taken: choose another one, or look who has it: incus list",
+    "already exists": "The name is taken: choose another one, or look who has it: incus list",
+    "address already in use": "Another program on this host listens on that port: give another port, or stop it.",
+    "volume is still in use": "Another run on this host makes it, or a container has it mounted: run this again when "
+    "that has ended.",
+    "cannot be restored due to subsequent": "This storage goes back to the newest snapshot only: delete the newer ones "
+    "of this container first, or move it to a btrfs pool.",
+    "setting cgroup item": "It uses more than that now: stop what uses it, or stop the container, and run this again.",
+    "failed adding bridge filter rules": "Its kernel no longer takes the rules that keep the container in: boot one "
+    "with nf_conntrack_bridge, or take them off (incus config device unset NAME eth0 security.acls) and run up again.",
+    "failed to detect requested gpu": "The host has no such card any more. See which it has: provision doctor",
+    "invalid pci address": "The host has no such card any more. See which it has: provision doctor",
+    "nvidia container tools couldn't be found": "Install NVIDIA's container toolkit on the host: "
+    "sudo provision host prepare --gpu",
+    "required device path doesn't exist": "The host's driver has not made it: load it (modprobe amdgpu), and see: "
+    "provision doctor",
+    "setgid/uid": "This user has no subordinate ids. " + _PREPARE,
+    "newuidmap": "Root has no subordinate ids. " + _PREPARE,
+}
+
+
+@contextmanager
+def worded(message: str, endpoint: Endpoint, pool: Callable[[], str]) -> Iterator[None]:
+    """Turn whatever Incus or its socket answers into a ``ProviderError`` that begins with ``message``."""
+    try:
+        yield
+    except (WireError, OSError, HTTPException) as error:
+        if isinstance(error, UnreachableError) or (endpoint.is_remote and is_refusal(error)):
+            why = unavailable(endpoint, error)
+            raise ProviderError(message, details=f"{why.message}: {why.details}", resolution=why.resolution) from error
+        raise ProviderError(message, details=_error_text(error), resolution=_resolution(error, pool)) from error
+
+
+def is_name_clash(error: WireError) -> bool:
+    """Whether a creation failed because somebody else has the name (Incus shows its database's words)."""
+    return any(words in str(error).lower() for words in _NAME_TAKEN)
+
+
+@contextmanager
+def reachable(endpoint: Endpoint) -> Iterator[None]:
+    """Turn a socket that is missing, refused or forbidden into an ``UnavailableError`` that says what to do."""
+    try:
+        yield
+    except (WireError, OSError, HTTPException) as error:
+        raise unavailable(endpoint, error) from error
+
+
+def unavailable(endpoint: Endpoint, error: Exception) -> UnavailableError:
+    """Why Incus at ``endpoint`` does not answer this user, and what to do."""
+    message = _UNREACHED.format(endpoint)
+    if endpoint.is_remote:
+        details, resolution = reason_unreached(endpoint, error)
+        return UnavailableError(message, details=details, resolution=resolution)
+    socket = Path(endpoint.address)
+    if not socket.parent.is_dir() or (os.access(socket.parent, os.X_OK) and not socket.exists()):
+        return UnavailableError(message, details="There is no such socket.", resolution=_PREPARE)
+    if not os.access(socket, os.W_OK):
+        group = _group(socket)
+        resolution = f"Run: sudo usermod -aG {group} $USER, then log in again"
+        return UnavailableError(message, details=f"This user is not in group {group}.", resolution=resolution)
+    return UnavailableError(message, details=_error_text(error), resolution=f"Is incusd running? {_PREPARE}")
+
+
+def require_trust(endpoint: Endpoint, server: Mapping[str, Any]) -> None:
+    """Raise ``UnavailableError`` when ``server``, what an Incus says of itself, does not take our certificate."""
+    if server["auth"] == "trusted":
+        return
+
+    details, resolution = untrusted_reason(endpoint)
+    raise UnavailableError(_UNREACHED.format(endpoint), details=details, resolution=resolution)
+
+
+def _group(socket: Path) -> str:
+    try:
+        return grp.getgrgid(socket.stat().st_gid).gr_name
+    except (OSError, KeyError):
+        return "incus-admin"
+
+
+def _error_text(error: Exception) -> str:
+    return str(error).strip() or type(error).__name__
+
+
+def _resolution(error: Exception, pool: Callable[[], str]) -> str:
+    text = str(error).lower()
+    words = next((words for part, words in _RESOLUTIONS.items() if part in text), "")
+    return words.format(pool=pool()) if "{pool}" in words else words

@@ -32,8 +32,46 @@ from provisioner.hosts.incus.execute import (
 )
 from provisioner.values.signals import HEARD, heard_signals
 
-# Move bytes between our descriptors and the websockets of a running command, and end the command when asked to.
+__all__ = ["Ends", "attach"]
 
+
+# Our side of the command: descriptors, and a terminal made raw and restored.
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The descriptors of ours that a command's streams are joined to; ``terminal``: stdin and stdout are one."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    terminal: bool = False
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The terminal's size, as Incus wants it; nothing where there is no terminal."""
+        if not self.terminal:
+            return {}
+        size = os.get_terminal_size(self.stdout)
+        return {"width": size.columns, "height": size.lines}
+
+
+@contextmanager
+def raw_terminal(ends: Ends) -> Iterator[None]:
+    """Every key goes to the container, ctrl-c too; the terminal is as it was afterwards, whatever happens."""
+    if not ends.terminal:
+        yield
+        return
+    before = termios.tcgetattr(ends.stdin)
+    try:
+        tty.setraw(ends.stdin, termios.TCSADRAIN)  # what was typed ahead is kept
+        yield
+    finally:
+        with suppress(termios.error):  # a terminal that is gone needs no restoring
+            termios.tcsetattr(ends.stdin, termios.TCSADRAIN, before)
+
+
+# The streams of a running command: bytes moved between our descriptors and its websockets, until it ends or is ended.
 
 GRACE_S = 2.0
 """How long a command may take to end by itself once it was asked to."""
@@ -236,43 +274,7 @@ class Joint:
             self.sockets["control"].send(encoded(json.dumps(message).encode()))
 
 
-# Our side of a command that is attached to: descriptors, and a terminal made raw and restored.
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The descriptors of ours that a command's streams are joined to; ``terminal``: stdin and stdout are one."""
-
-    stdin: int
-    stdout: int
-    stderr: int
-    terminal: bool = False
-
-    @property
-    def size(self) -> dict[str, int]:
-        """The terminal's size, as Incus wants it; nothing where there is no terminal."""
-        if not self.terminal:
-            return {}
-        size = os.get_terminal_size(self.stdout)
-        return {"width": size.columns, "height": size.lines}
-
-
-@contextmanager
-def raw_terminal(ends: Ends) -> Iterator[None]:
-    """Every key goes to the container, ctrl-c too; the terminal is as it was afterwards, whatever happens."""
-    if not ends.terminal:
-        yield
-        return
-    before = termios.tcgetattr(ends.stdin)
-    try:
-        tty.setraw(ends.stdin, termios.TCSADRAIN)  # what was typed ahead is kept
-        yield
-    finally:
-        with suppress(termios.error):  # a terminal that is gone needs no restoring
-            termios.tcsetattr(ends.stdin, termios.TCSADRAIN, before)
-
-
-__all__ = ["Ends", "attach"]
+# The command itself, from its start to its exit code.
 
 INTERRUPTED = 130
 NOBODY_READS = 128 + signal.SIGPIPE

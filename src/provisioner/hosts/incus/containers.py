@@ -1,4 +1,4 @@
-"""Containers of an Incus: changed, waited for, adopted, and what is looked at after a change."""
+"""Containers of an Incus: changed, looked at after a change, waited for, and adopted."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from provisioner.values.state import Instance, InstanceKind, Status
 
 Body = dict[str, Any]
 Changed = Callable[[Body], Body]
+
+# A change of a container that exists: all that is asked for, or nothing.
 
 ATTEMPTS = 5
 SPARE_BYTES = 64 * 2**20
@@ -184,8 +186,8 @@ def _delete_trial(client: Client, trial: str) -> None:
         client.change("delete", "instances", trial)
 
 
-# See that the file system of a container grows with its disk.
-
+# The file system of a container, which has to grow with its disk. Where the storage gives quotas (btrfs, ZFS) there is
+# nothing to grow, and on btrfs `df` shows the whole pool. On LVM and Ceph each container has a file system of its own.
 
 ROOT = "/"
 _GROW_BY_HAND = (
@@ -217,8 +219,9 @@ def watched_growth(
         say(growth.unread(why))
 
 
-# See that a running container has the number of processors that Incus has written down.
-
+# The processors of a running container, as many as Incus has written down. Incus spreads its containers when it hears
+# of a new number, which may be before it has written that down; it then goes by the old one, and nothing has it look
+# again (lxc/incus issue 1936).
 
 COUNT_PROCESSORS = ["nproc"]
 SPREAD_S = 3.0
@@ -265,8 +268,7 @@ def _counted(run: Run, number: int) -> int | None:
         time.sleep(COUNT_POLL_S)
 
 
-# Why a container did not start: Incus says only that it did not, and LXC has written the reason into its log.
-
+# The log of a start that failed: Incus says only that it did, and LXC has written the reason there.
 
 STARTER = "forkstart"
 """The program of Incus that starts a container; its words are its arguments and an exit status."""
@@ -287,69 +289,7 @@ def with_start_log(endpoint: Endpoint, name: str, error: WireError) -> WireError
     return WireError(error.status, "\n".join([str(error), *lines[:MOST_LINES]]))
 
 
-# Containers that provision did not make: which can become a lab's, of what image they are, how they are marked.
-
-
-BASE_IMAGE = "volatile.base_image"
-"""Where Incus keeps the fingerprint of the image that a container was made of."""
-
-
-def adoptable(found: Iterable[Mapping[str, Any]], names: Collection[str], host: str) -> dict[str, Instance]:
-    """Those of ``names`` among what Incus lists that are containers without any lab's mark."""
-    containers: dict[str, Instance] = {}
-    for entry in found:
-        name = entry["name"]
-        if name in names and _is_unmarked(entry):
-            containers[name] = instance_of(entry, host)
-    return containers
-
-
-def described_unmarked(client: Client, found: Mapping[str, Any], host: str) -> Instance:
-    """The container as it is; of one without a mark, the image is the alias that its own image has here, if any."""
-    instance = instance_of(found, host)
-    if instance.image:
-        return instance
-    fingerprint = found["config"].get(BASE_IMAGE)
-    aliases = client.get("images", "aliases", recursion="1")
-    names = sorted(alias["name"] for alias in aliases if alias["target"] == fingerprint)
-    return replace(instance, image=next(iter(names), ""))
-
-
-def with_mark(body: Mapping[str, Any], instance: Instance) -> dict[str, Any]:
-    """The body of an existing container with the lab's mark; ``ProviderError`` when it bears another lab's."""
-    owner = body["config"].get(LAB)
-    if owner not in (None, "", instance.lab):
-        raise ProviderError(
-            f"Unable to adopt container {instance.name}",
-            details=f"It bears the mark of lab {owner}.",
-            resolution=f"Choose another name in the file, or have lab {owner} give it up.",
-        )
-    if owner == instance.lab:
-        return dict(body)
-    mark = {LAB: instance.lab, KIND: str(InstanceKind.SERVING), IMAGE: instance.image}
-    return {**body, "config": {**body["config"], **mark}}
-
-
-def adoption_notes(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """What should be known of a container that is to be adopted; ``PreflightError`` for one that cannot be adopted."""
-    name = found["name"]
-    if found.get("ephemeral"):
-        raise PreflightError(
-            f"Unable to adopt container {name}: Incus deletes it when it stops",
-            details="It is ephemeral.",
-            resolution=f"Run: incus config edit {name}   and write `ephemeral: false`.",
-        )
-    if found["expanded_config"].get("security.privileged") != "true":
-        return ()
-    return (f"Container {name} is privileged: root in it is root of its host. What provision makes is not.",)
-
-
-def _is_unmarked(found: Mapping[str, Any]) -> bool:
-    return found["type"] == "container" and not found["config"].get(LAB)
-
-
-# Wait until a container has an address and its system has started; tell a slow one from a broken one.
-
+# The wait until a container has an address and its system has started, which tells a slow one from a broken one.
 
 READY_POLL_S = 0.1
 CONSOLE_LINES = 40
@@ -410,3 +350,59 @@ def _console(client: Client, name: str) -> str:
     if response.status != HTTPStatus.OK:
         return f"(none: {text.strip()})"
     return "\n".join(text.splitlines()[-CONSOLE_LINES:]) or "(empty)"
+
+
+# Containers that provision did not make: which can become a lab's, of what image they are, how they are marked.
+
+BASE_IMAGE = "volatile.base_image"
+"""Where Incus keeps the fingerprint of the image that a container was made of."""
+
+
+def adoptable(found: Iterable[Mapping[str, Any]], names: Collection[str], host: str) -> dict[str, Instance]:
+    """Those of ``names`` among what Incus lists that are containers without any lab's mark."""
+    containers: dict[str, Instance] = {}
+    for entry in found:
+        name = entry["name"]
+        if name in names and entry["type"] == "container" and not entry["config"].get(LAB):
+            containers[name] = instance_of(entry, host)
+    return containers
+
+
+def described_unmarked(client: Client, found: Mapping[str, Any], host: str) -> Instance:
+    """The container as it is; of one without a mark, the image is the alias that its own image has here, if any."""
+    instance = instance_of(found, host)
+    if instance.image:
+        return instance
+    fingerprint = found["config"].get(BASE_IMAGE)
+    aliases = client.get("images", "aliases", recursion="1")
+    names = sorted(alias["name"] for alias in aliases if alias["target"] == fingerprint)
+    return replace(instance, image=next(iter(names), ""))
+
+
+def with_mark(body: Mapping[str, Any], instance: Instance) -> dict[str, Any]:
+    """The body of an existing container with the lab's mark; ``ProviderError`` when it bears another lab's."""
+    owner = body["config"].get(LAB)
+    if owner not in (None, "", instance.lab):
+        raise ProviderError(
+            f"Unable to adopt container {instance.name}",
+            details=f"It bears the mark of lab {owner}.",
+            resolution=f"Choose another name in the file, or have lab {owner} give it up.",
+        )
+    if owner == instance.lab:
+        return dict(body)
+    mark = {LAB: instance.lab, KIND: str(InstanceKind.SERVING), IMAGE: instance.image}
+    return {**body, "config": {**body["config"], **mark}}
+
+
+def adoption_notes(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """What should be known of a container that is to be adopted; ``PreflightError`` for one that cannot be adopted."""
+    name = found["name"]
+    if found.get("ephemeral"):
+        raise PreflightError(
+            f"Unable to adopt container {name}: Incus deletes it when it stops",
+            details="It is ephemeral.",
+            resolution=f"Run: incus config edit {name}   and write `ephemeral: false`.",
+        )
+    if found["expanded_config"].get("security.privileged") != "true":
+        return ()
+    return (f"Container {name} is privileged: root in it is root of its host. What provision makes is not.",)

@@ -23,7 +23,6 @@ from provisioner.values.state import Execution
 
 # A client websocket (RFC 6455) to Incus, as small as its exec API allows.
 
-
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _FINAL, _MASKED = 0x80, 0x80
 _OPCODE, _SIZE = 0x0F, 0x7F
@@ -160,9 +159,10 @@ class WebSocket:
         return buffer[0] & _OPCODE, buffer[start : start + size]
 
 
+# One command with its stdin, and all of its output.
+
 NOT_RUN = {"Command not found": 127, "Command not executable": 126}
 """Incus fails the operation where a shell would give these exit codes."""
-
 START_ATTEMPTS = 3
 NEVER_STARTED = "Timed out waiting for websockets to connect"
 _STDIN_CHUNK_BYTES = 1 << 15

@@ -59,7 +59,7 @@ def _bridge(host: str, client: Client, profile: str) -> BridgeState:
     return BridgeState(host, name, "" if is_there else f"there is no bridge {name}", hint)
 
 
-# The memory of an Incus, and the pools in which a plan makes or enlarges disks. Changes nothing.
+# Capacity for a plan: the memory of an Incus, and the pools in which disks are made or enlarged.
 
 
 def capacity(client: Client, pool_of_new: str, changes: Sequence[Change]) -> Capacity:

@@ -1,6 +1,6 @@
 """Commands and files in containers: all that a worker of Ansible needs of one Incus, without pylxd.
 
-An ejected lab takes this module and what it imports along (``provisioner.eject.texts``).
+An ejected lab takes this module and what it imports along (``SUPPORT`` of ``provisioner.eject.eject``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is read of an Incus beside its containers: which are in other projects, and the flags of its processors."""
+"""Facts of an Incus beside a lab's containers: other projects that have some, and flags of its processors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any, Protocol
 from provisioner.hosts.incus.api import Client, WireError
 from provisioner.hosts.incus.translate import LAB
 
+# Projects: provision works in the default one, and sees in which others containers of a lab are.
+
 DEFAULT = "default"
+
 Found = Mapping[str, Any]
 
 
@@ -52,6 +55,8 @@ def project_hint(name: str, project: str) -> str:
     move = f"incus move {name} {name} --project {project} --target-project {DEFAULT}"
     return f"Bring it back: {stop} && {move}; or choose another name in the file."
 
+
+# Flags of the processors of the machine that an Incus runs on.
 
 EXTENSION = "resources_cpu_flags"
 """The extension of the API by which an Incus tells it; 6.0 does not have it."""

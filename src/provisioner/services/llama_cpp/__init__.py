@@ -22,6 +22,8 @@ from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_probl
 from provisioner.services.llama_cpp.options import (
     is_plain_chat,
     kind_of,
+    kind_problems,
+    kind_warnings,
     longest_text,
     model_problems,
     number_problems,
@@ -68,16 +70,12 @@ class Knowledge(base.Knowledge):
         yield from number_problems(service)
         yield from model_problems(service)
         if not is_plain_chat(service):
-            from provisioner.services.llama_cpp.options import kind_problems  # nothing that a lab of chats needs
-
             yield from kind_problems(service)
 
     def warnings(self, service: ResolvedService) -> Iterator[Problem]:
         """What a server runs with, and its user will not like."""
         yield from option_warnings(service)
         if not is_plain_chat(service):
-            from provisioner.services.llama_cpp.options import kind_warnings
-
             yield from kind_warnings(service)
 
     def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What a llama.cpp server's options say about the program that is to be built for it. Pure."""
+"""The program that is to be built for a llama.cpp server, as far as its options say it. Pure."""
 
 from __future__ import annotations
 

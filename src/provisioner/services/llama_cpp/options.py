@@ -1,4 +1,4 @@
-"""What a llama.cpp server's options say against each other, against its models' files and this version. Pure."""
+"""The rules of a llama.cpp server's options: against each other, its models' files, and this version. Pure."""
 
 from __future__ import annotations
 
@@ -211,7 +211,8 @@ def _file_problems(service: ResolvedService) -> Iterator[Problem]:
         yield service.problem("mmproj", f"its file is one of {projector.parts} parts", hint)
 
 
-# What is wrong with a llama.cpp server for embeddings or an order of documents, and with their models.
+# Servers for embeddings or an order of documents, and their models. No lab whose servers and models are for chats needs
+# it (`is_plain_chat`).
 
 NO_POOLING, RANK_POOLING = 0, 4
 """What a file says of how the vectors of all tokens become one (``ARCHITECTURE.pooling_type``): not at all; a score."""

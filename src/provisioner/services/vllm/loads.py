@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import MOST_LAYERS, Attention, Layer, Recurrent, Shape, shape_of_folder
-from provisioner.loads.pages import Pages
+from provisioner.loads.pages import STATE_BYTES, Pages
 from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes, state_bytes
 from provisioner.loads.uncounted import words_of
 from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 
-# What vLLM keeps of a model's tokens and requests, as its config.json tells it.
+# The shape of a model: what vLLM keeps of tokens and requests, as its config.json tells it. Read in vLLM 0.32.0, and
+# held against what its own classes say (`tests/integration/test_vllm_caches.py`).
 
 LATENT = frozenset({"deepseek_v2", "deepseek_v3"})
 """The ``model_type`` that keeps one vector of a token, of which all heads make their keys and values (MLA)."""
@@ -27,7 +28,6 @@ MAMBA = frozenset({"granitemoehybrid"})
 ATTENDS = frozenset({"attention", "full_attention"})
 RECURS = frozenset({"linear_attention", "mamba"})
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-STATE_BYTES = 4
 USUAL_INTERVAL = 4
 
 
@@ -144,6 +144,8 @@ def _mamba(asked: _Asked) -> int:
     convolution = (kernel - 1 + asked.drafted) * (inner + 2 * groups * state) * asked.number
     return convolution + heads * size * state * _state_number(asked)
 
+
+# The share of the card, and what the model needs of it.
 
 GIB = 2**30
 ACTIVATIONS, GRAPHS = 512 * MIB, 512 * MIB
