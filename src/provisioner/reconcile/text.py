@@ -53,7 +53,7 @@ _COUNTED: dict[Action, str] = {
 _SIGN_WIDTH = 3
 _DIGEST_SHOWN = 16
 FEATURES = "features"
-"""What a container of Proxmox can do, nesting among it: there every one has that, whatever its services ask for."""
+"""The setting of hosts that know nesting as one feature among others, which each container has there."""
 _SHOWN = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 _NOUNS: dict[type, str] = {Artifact: "artifact", Instance: "container", Service: "service"}
 NO_CHANGES = "No changes: the containers, and what was put into them, are as the file says."

@@ -23,7 +23,7 @@ class HostAnswers:
 
 @dataclass(frozen=True, slots=True)
 class HostVersion:
-    """The program that runs the host's containers, such as "Incus", and its version."""
+    """The program that runs the host's containers, and its version."""
 
     check_name: ClassVar[str] = "version"
     host: str
