@@ -235,19 +235,14 @@ class IncusProvider(Inside, Provider):
 
     def start(self, instance: Instance) -> None:
         """Start the container, or resume one that is frozen; a running one is success."""
+        from provisioner.hosts.incus import containers
+
         with self._worded(f"Unable to start container {instance.name}"):
             status = self._owned(instance, "start").get("status")
             if status != "Running":
                 # Incus says of a frozen one that it is running already, and starts nothing.
-                self._begin(instance.name, "unfreeze" if status == "Frozen" else "start")
-
-    def _begin(self, name: str, action: str) -> None:
-        try:
-            self._change_state(name, action)
-        except WireError as error:
-            from provisioner.hosts.incus import containers
-
-            raise containers.with_start_log(self.endpoint, name, error) from error
+                action = "unfreeze" if status == "Frozen" else "start"
+                containers.begin(self._client, self.endpoint, instance.name, action)
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""

@@ -268,13 +268,38 @@ def _counted(run: Run, number: int) -> int | None:
         time.sleep(COUNT_POLL_S)
 
 
-# The log of a start that failed: Incus says only that it did, and LXC has written the reason there.
+# The start of a container, and the log of one that failed: Incus says only that it did, and LXC has written the reason
+# there.
+
+RUNS_STILL = "already running"
+"""In what Incus says of a container whose stop has ended a moment before its monitor has."""
+BEGIN_S, BEGIN_POLL_S = 10.0, 0.2
 
 STARTER = "forkstart"
 """The program of Incus that starts a container; its words are its arguments and an exit status."""
 START_LOG = "lxc.log"
 LOG_ERROR = " ERROR "
 MOST_LINES = 5
+
+
+def begin(client: Client, endpoint: Endpoint, name: str, action: str) -> None:
+    """Start or resume a container; one that Incus takes for a running one although it has stopped is asked again.
+
+    One that runs after ``BEGIN_S`` was started by somebody else, which is success.
+    """
+    deadline = time.monotonic() + BEGIN_S
+    while True:
+        try:
+            client.change("put", "instances", name, "state", body={"action": action})
+        except WireError as error:
+            is_late = time.monotonic() > deadline
+            if RUNS_STILL not in str(error) or (is_late and client.get("instances", name)["status"] != "Running"):
+                raise with_start_log(endpoint, name, error) from error
+            if is_late:
+                return
+            time.sleep(BEGIN_POLL_S)
+        else:
+            return
 
 
 def with_start_log(endpoint: Endpoint, name: str, error: WireError) -> WireError:
