@@ -136,16 +136,16 @@ class Console:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody sits there who can be asked."""
+        """Return whether standard input is a terminal, and the output is for people."""
         return sys.stdin.isatty() and not self.json
 
     def ask(self, question: str) -> str:
-        """What was typed behind a question, in one line; nothing when the input ends."""
+        """Ask, and return the line that was typed; an empty one when the input ends."""
         self._write(question, sys.stdout, end="")
         return sys.stdin.readline().strip()
 
     def agrees(self, question: str) -> bool:
-        """Whether the answer to a question was yes."""
+        """Ask, and return whether the answer was yes."""
         return self.ask(question).lower() in YES
 
     def draw(self, text: str) -> None:

@@ -52,7 +52,7 @@ UNSEEN: dict[str, Found] = {}
 
 
 def is_possible(server: Found, card: Found) -> bool:
-    """Whether an Incus takes such lists for cards like that, by what ``/1.0`` answers; its kernel may refuse them."""
+    """Return whether an Incus takes such lists for that card, by its answer to ``/1.0``; its kernel may refuse them."""
     has_lists = EXTENSION in server.get("api_extensions", ()) and server["environment"].get("firewall") == NFTABLES
     return has_lists and "network" in card
 
@@ -105,9 +105,9 @@ class Confinement:
             self._client.write("delete", PATH, acl)
 
     def read(self, server: Found, containers: Iterable[Found]) -> dict[str, dict[str, Any]] | None:
-        """What their host holds containers to, by their names, as attributes of an ``Instance``; None: it holds none.
+        """Return by container the attributes of an ``Instance`` that its list tells; None where it takes none.
 
-        Of one whose list is not on its card, or not as provision writes it, nothing is told.
+        A container whose list is not on its card, or not as provision writes it, is left out.
         """
         if not is_possible(server, self._card):
             return None
@@ -127,7 +127,7 @@ class Confinement:
         return told
 
     def _lists(self) -> dict[str, Found]:
-        """The lists with the lab's mark by their names; who is restricted to projects, or on an old Incus, has none."""
+        """Return the lists with the lab's mark by their names; none for a restricted user, or on an old Incus."""
         try:
             listed = self._client.get(PATH, recursion="1")
         except WireError as error:
@@ -165,7 +165,7 @@ class Confinement:
         return rules
 
     def _addresses(self, host: str, *, asks: bool) -> Iterable[str]:
-        """Where a host is: itself where it is an address, a container's own, or what this machine is told of a name."""
+        """Return the addresses of a host: itself, those of a container, or those that a name has for this machine."""
         with suppress(ValueError):
             return [str(ip_address(host))]
         if host.endswith(DOMAIN):
