@@ -99,6 +99,10 @@ def foretold(folder: Path, context: int, slots: int, more: str = "") -> dict[str
 
 
 def newest_build() -> Path | None:
-    """The newest build of llama.cpp that is kept on this machine; None without one."""
-    builds = sorted(paths.cache().glob("artifacts/provision-llama-cpp-*.tar"), key=lambda file: file.stat().st_mtime)
-    return builds[-1] if builds else None
+    """Return the newest build of llama.cpp that is kept on this machine as Incus packs it; None without one.
+
+    Proxmox VE's archives (``.pve.tar``) have their programs at another path.
+    """
+    archives = paths.cache().glob("artifacts/provision-llama-cpp-*.tar")
+    builds = [file for file in archives if not file.name.endswith(".pve.tar")]
+    return max(builds, key=lambda file: file.stat().st_mtime, default=None)
