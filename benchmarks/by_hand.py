@@ -10,6 +10,8 @@ from benchmarks.labs import BenchLab
 from benchmarks.measuring import BIN, Cost, cost
 from provisioner.hosts.incus.observe import flags_here
 from provisioner.inside.module_server.handing import SWITCH
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import find_files
 from provisioner.reconcile.inventory import render_inventory
 from provisioner.reconcile.runner import ansible_environment
 from provisioner.values import paths
@@ -40,7 +42,8 @@ class ByHand:
     def instances(self) -> tuple[Instance, ...]:
         """What the file asks for on this machine."""
         here = HostState("local", platform.machine(), flags_here())
-        return self.lab.opened().fleet(hosts={"local": here}).instances
+        lab = self.lab.opened()
+        return desired_fleet(lab.resolved, find_files(lab).hashed(print).files, {"local": here}).instances
 
     def play(self, *arguments: str) -> Cost:
         """What a run took; the settings are those of our own runner, with a fork for each container."""

@@ -16,7 +16,8 @@ import yaml
 
 from provisioner.cli.effects import providers_of
 from provisioner.hosts.proxmox.access import SSH_CONFIG
-from provisioner.lab.opening import open_lab
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import find_files, open_lab
 from tests.doubles.proxmox import Double, double
 from tests.doubles.proxmox.ssh_host import ssh_host
 from tests.doubles.proxmox.world import World
@@ -69,7 +70,7 @@ def _create(file: Path) -> None:
     lab = open_lab(file)
     (provider,) = providers_of(lab).values()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(provider.create, lab.fleet().instances))
+        list(pool.map(provider.create, desired_fleet(lab.resolved, find_files(lab).hashed(print).files).instances))
 
 
 if __name__ == "__main__":

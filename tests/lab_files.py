@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.lab import ModelFile
+from provisioner.lab import ModelFile, desired_fleet
+from provisioner.lab.opening import Lab, find_files, with_wheels
 from provisioner.lab.opening.model_files import find_models, hashed
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model, Spec
+from provisioner.values.state import Fleet, HostState
 
 
 def spec_of(content: Mapping[str, Any], catalog: Catalog | None = None) -> Spec:
@@ -25,6 +27,17 @@ def spec_of(content: Mapping[str, Any], catalog: Catalog | None = None) -> Spec:
 def hashed_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, ModelFile]:
     """Return the files of the models with their hashes, as a plan has them."""
     return {name: hashed(file, lambda _event: None) for name, file in find_models(models, pins).files.items()}
+
+
+def files_of(lab: Lab) -> Mapping[str, ModelFile]:
+    """Return the files of the lab's models, of which nobody needs hashes."""
+    return find_files(lab).files
+
+
+def wanted_fleet(lab: Lab, hosts: Mapping[str, HostState] | None = None) -> Fleet:
+    """Return what the lab's file asks for, before anybody has looked at its hosts."""
+    files = find_files(lab).hashed(lambda _event: None).files
+    return desired_fleet(with_wheels(lab, lab.resolved, hosts or {}), files, hosts)
 
 
 def lab_text(name: str) -> str:

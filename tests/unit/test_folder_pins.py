@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab.opening import Lab, open_lab
+from provisioner.lab.opening import Lab, find_files, keep_pins, look_at_models, open_lab
 from provisioner.serving.fit import budgets_of
 from provisioner.values.errors import InputError
 from tests.file_server import FileServer, serving
 from tests.folder_files import CONFIG, config, folder_files, taken, write_catalog
+from tests.lab_files import files_of, wanted_fleet
 from tests.unit.models.test_hub_folder import COMMIT, REPOSITORY, REVISION, StandIn
 
 SOURCE = f"hf:{REPOSITORY}@{REVISION}"
@@ -53,17 +54,18 @@ containers:
 def test_it_is_found_once_and_pinned_with_every_file(hub: StandIn, tmp_path: Path) -> None:
     lab = opened(tmp_path)
     assert hub.server.seen == [], "who opens a file asks nobody"
-    (note,) = lab.models().notes
+    found = find_files(lab)
+    (note,) = found.notes
     assert note.startswith(f"Model m is config.json and 6 more (0.00 GB) of {REPOSITORY}, commit {COMMIT[:12]}")
-    lab.pin()
+    keep_pins(lab, found.pins)
     pinned = yaml.safe_load(lab.lock_file.read_text())["models"]["m"]
     assert [pinned["file"], *(one["file"] for one in pinned["rest"])] == taken(folder_files())
     assert (pinned["source"], pinned["revision"], pinned["method"]) == (SOURCE, COMMIT, "exl3")
     asked = len(hub.server.seen)
     hub.files[CONFIG] = config("gptq")
     again = opened(tmp_path)
-    assert again.models().notes == []
-    assert again.models().files == lab.models().files
+    assert find_files(again).notes == ()
+    assert find_files(again).files == found.files
     assert len(hub.server.seen) == asked
 
 
@@ -73,59 +75,64 @@ def test_its_config_json_is_read_once_and_known_without_asking_after(hub: StandI
     hub.serve()
     lab = opened(tmp_path)
     assert lab.resolved.known.headers == {}
-    assert lab.look_at_models() == []
-    assert lab.with_headers.known.headers["m"].context == 4096
-    lab.pin()
+    found = find_files(lab)
+    looked, said = look_at_models(lab, found.files)
+    assert said == []
+    assert looked.resolved.known.headers["m"].context == 4096
+    keep_pins(lab, found.pins)
     asked = len(hub.server.seen)
     again = opened(tmp_path)
     assert again.resolved.known.headers["m"].context == 4096
-    assert again.look_at_models() == []
+    assert look_at_models(again, found.files) == (again, [])
     assert len(hub.server.seen) == asked
 
 
 def test_a_config_json_that_is_another_one_by_now_is_a_note(hub: StandIn, tmp_path: Path) -> None:
-    opened(tmp_path).models()
     lab = opened(tmp_path)
-    lab.models()
+    found = find_files(lab)
     hub.files[CONFIG] = config("gptq")
     hub.serve()
-    (note,) = lab.look_at_models()
+    looked, (note,) = look_at_models(lab, found.files)
     assert "what comes is another file than the one that was found there" in note.message
-    assert lab.with_headers.known.headers == {}
+    assert looked.resolved.known.headers == {}
 
 
 def test_of_a_folder_neither_a_part_nor_a_sum_is_asked(hub: StandIn, tmp_path: Path) -> None:
     lab = opened(tmp_path)
-    assert lab.look_at_models() == []
-    assert budgets_of(lab, {}, 1 << 33) == ()
+    files = files_of(lab)
+    lab, said = look_at_models(lab, files)
+    assert said == []
+    assert budgets_of(lab, files, {}, 1 << 33) == ()
     assert not any("Range" in one.headers for one in hub.server.seen)
-    engine = lab.fleet().instances[0].services[-1]
-    assert engine.variables["tabbyapi_model"] == lab.fleet().artifacts[0].mounted_at
+    fleet = wanted_fleet(lab)
+    engine = fleet.instances[0].services[-1]
+    assert engine.variables["tabbyapi_model"] == fleet.artifacts[0].mounted_at
 
 
 def test_what_the_configuration_says_is_held_against_the_files_name(hub: StandIn, tmp_path: Path) -> None:
     hub.files[CONFIG] = config("exl2")
     hub.serve()
     with pytest.raises(InputError) as caught:
-        opened(tmp_path).models()
+        find_files(opened(tmp_path))
     assert (
         "homelab.yml:4: models.m.source: its config.json says exl2, and its format is exl3. Write format: exl2"
         in caught.value.details
     )
     lab = opened(tmp_path, ", format: exl2")
-    lab.pin()
+    keep_pins(lab, find_files(lab).pins)
     assert lab.lock_file.exists()
     with pytest.raises(InputError, match="Unable to use"):
-        opened(tmp_path, ", format: exl3").models()
+        find_files(opened(tmp_path, ", format: exl3"))
 
 
 def test_another_revision_is_found_anew(hub: StandIn, tmp_path: Path) -> None:
-    opened(tmp_path).pin()
+    lab = opened(tmp_path)
+    keep_pins(lab, find_files(lab).pins)
     file = tmp_path / "homelab.yml"
     opened(tmp_path)
     file.write_text(file.read_text().replace(REVISION, "6.00bpw"))
     headers = {"X-Error-Code": "RevisionNotFound"}
     hub.server.pages[f"/api/models/{REPOSITORY}/revision/6.00bpw"] = lambda _seen: (404, headers, b"{}")
     with pytest.raises(InputError) as caught:
-        open_lab(file).models()
+        find_files(open_lab(file))
     assert f"homelab.yml:4: models.m.source: {REPOSITORY} has no revision 6.00bpw" in caught.value.details

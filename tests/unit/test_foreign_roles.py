@@ -17,6 +17,7 @@ from provisioner.values.state import Secret
 from tests.case_files import read_cases
 from tests.folder_files import folder_files, write_folder
 from tests.graphics_cards import RTX_3060
+from tests.lab_files import wanted_fleet
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import GATEWAY_KEY, World
 
@@ -108,7 +109,7 @@ def test_the_gateway_offers_what_they_speak_and_compute(world: World) -> None:
 
 
 def test_the_application_gets_the_gateways_address_and_key(lab: Path) -> None:
-    services = {one.role: one for each in open_lab(lab).fleet().instances for one in each.services}
+    services = {one.role: one for each in wanted_fleet(open_lab(lab)).instances for one in each.services}
     variables = services[APPLICATION].variables
     assert variables["magpie_backend"] == "http://gateway.incus:4000"
     key = variables["magpie_backend_key"]
@@ -132,7 +133,7 @@ def test_no_output_has_the_key(world: World, lab: Path, verb: tuple[str, ...]) -
 
 def test_a_service_without_a_key_gives_none(lab: Path) -> None:
     lab.write_text(FILE.replace("backend: gateway/litellm", "backend: fast/falcon"), encoding="utf-8")
-    services = {one.role: one for each in open_lab(lab).fleet().instances for one in each.services}
+    services = {one.role: one for each in wanted_fleet(open_lab(lab)).instances for one in each.services}
     assert services[APPLICATION].variables["magpie_backend"] == "http://fast.incus:7002"
     assert services[APPLICATION].variables["magpie_backend_key"] == ""
 
@@ -235,7 +236,7 @@ def closed(roles: Path, lab: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_gateway_gets_the_key_of_what_speaks(world: World, closed: Path) -> None:
-    services = {one.role: one for each in open_lab(closed).fleet().instances for one in each.services}
+    services = {one.role: one for each in wanted_fleet(open_lab(closed)).instances for one in each.services}
     without, with_key = services["litellm"].variables["litellm_speech"]
     assert "api_key" not in without
     assert isinstance(with_key["api_key"], Secret)
@@ -274,7 +275,7 @@ def test_an_engine_is_asked_for_the_name_that_the_file_gives_its_model(world: Wo
     names = {"model: tiny": "openai/tiny", "model: tiny, served_as: swift": "openai/swift"}
     for written, model in names.items():
         lab.write_text(FILE.replace("model: tiny", written), encoding="utf-8")
-        services = {one.role: one for each in open_lab(lab).fleet().instances for one in each.services}
+        services = {one.role: one for each in wanted_fleet(open_lab(lab)).instances for one in each.services}
         deployments = services["litellm"].variables["litellm_routes"]["deployments"]
         assert {one["model"] for one in deployments} == {model}
     assert world.command("validate").code == 0

@@ -18,6 +18,7 @@ from provisioner.reconcile.artifacts import cached_file, is_intact
 from provisioner.values import paths
 from provisioner.values.state import HostState
 from tests.case_files import read_cases
+from tests.lab_files import wanted_fleet
 from tests.llama_server_help import (
     ROLE,
     is_taken,
@@ -116,7 +117,7 @@ def test_a_value_or_a_spelling_that_changed_fails_the_gate(before: str, after: s
 def test_the_built_program_takes_all_that_the_role_writes(tmp_path: Path) -> None:
     lab = open_lab(LAB)
     here = {name: HostState(name, platform.machine(), flags_here()) for name in lab.used_hosts()}
-    artifact = next(one for one in lab.fleet(hosts=here).artifacts if one.name == "llama_cpp")
+    artifact = next(one for one in wanted_fleet(lab, here).artifacts if one.name == "llama_cpp")
     file = cached_file(paths.cache() / "artifacts", artifact, "tar")
     if not is_intact(file):
         pytest.skip(f"no built llama-server in the cache ({file.name}); Molecule's scenario llama_cpp makes it")

@@ -13,7 +13,8 @@ from time import monotonic
 
 from provisioner.cli.effects import providers_of
 from provisioner.cli.progress import Pace
-from provisioner.lab.opening import open_lab
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import find_files, open_lab, with_wheels
 from provisioner.values.errors import ProvisionError
 from provisioner.values.events import Event
 
@@ -30,7 +31,8 @@ def main(arguments: list[str]) -> int:
         seen = {name: provider.observe(lab.name).hosts[name] for name, provider in providers.items()}
         cards = cards_of(lab, providers)
         say = partial(_say, Pace(monotonic))
-        artifacts = lab.fleet(lab.on_hosts(cards), seen, emit=say).artifacts
+        resolved = with_wheels(lab, lab.on_hosts(cards), seen)
+        artifacts = desired_fleet(resolved, find_files(lab).hashed(say).files, seen).artifacts
         missing = [one for one in artifacts if one.volume not in seen[one.host].volumes]
         run = partial(run_playbook, folder=lab.folder)
         ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=say)

@@ -62,7 +62,7 @@ def _key(session: Session, lab: Lab, name: str) -> Secret:
 def _of_lab(session: Session, lab: Lab, name: str, asked: Asked) -> Subject:
     from provisioner.cli.gateways import address_of
 
-    service = endpoints.chat_service(lab.with_headers, name)
+    service = endpoints.chat_service(lab.resolved, name)
     effects = session.effects(lab)
 
     def found(container: str, is_on_lan: bool) -> str:

@@ -34,18 +34,21 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     Where the hosts tell which cards the containers get, or with --memory, it says whether that fits, the largest
     context that does, and what to do; exit code 4 when it does not fit, 3 when nobody knows what an engine needs.
     """
+    from provisioner.lab.opening import find_files, look_at_models
     from provisioner.loads.measured import measured
     from provisioner.serving.fit import budgets_of
     from provisioner.serving.text import fit_content, fit_text
 
     lab = session.open_lab(words.existing(), needs="none")
     lab.check_targets(words.names)
-    for said in lab.look_at_models():
+    files = find_files(lab).files
+    lab, new = look_at_models(lab, files)
+    for said in new:
         session.console.emit(said)
     cards = _cards(session, lab) if memory is None else {}
     found = [
         one
-        for one in budgets_of(lab, cards, memory)
+        for one in budgets_of(lab, files, cards, memory)
         if not words.names or any(engine.container in words.names for engine in one.engines)
     ]
     known = measured(lab.name)

@@ -27,14 +27,15 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
 
     What is noted there stays; to have something found anew, remove its lines.
     """
+    from provisioner.lab.opening import find_files, keep_pins
     from provisioner.lab.opening.stack_pins import find_stacks
     from provisioner.lab.stacks import stack_uses
     from provisioner.wheels.known import stacks_of
     from provisioner.wheels.locking import LockRequest, locked
 
     lab = session.open_lab(words.existing(), needs="none")
-    pins = lab.models().pins
-    lab.pin()
+    pins = find_files(lab).pins
+    keep_pins(lab, pins)
 
     def find(use: Use, stack: Stack) -> tuple[Locked, ...]:
         session.console.emit(Diagnostic("note", f"Looking for the wheels of {use.stack} for {use.distribution}"))

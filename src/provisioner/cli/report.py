@@ -118,7 +118,7 @@ def _content(lab: Lab, seen: Seen, at: str, warned: list[Diagnostic]) -> LabCont
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept:
     """What is known here of a lab; what cannot be read is added to ``warned``."""
 
@@ -127,11 +127,14 @@ class _Kept:
 
     def budgets(self, seen: Seen) -> tuple[Budget, ...]:
         """The sums of the engines of each card."""
+        from provisioner.lab.opening import find_files, look_at_models
         from provisioner.serving.fit import budgets_of
 
         try:
-            self.warned.extend(one for one in self.lab.look_at_models() if one.severity != "note")
-            return budgets_of(self.lab, seen.cards)
+            files = find_files(self.lab).files
+            lab, new = look_at_models(self.lab, files)
+            self.warned.extend(one for one in new if one.severity != "note")
+            return budgets_of(lab, files, seen.cards)
         except ProvisionError as error:
             self.warned.append(Diagnostic("warning", error.message, error.details, error.resolution))
             return ()

@@ -11,7 +11,8 @@ from provisioner.catalog import Catalog
 from provisioner.cli.gateways import address_of, answering
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.lab.opening import Lab
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import Lab, find_files
 from provisioner.page.clients import CLIENTS, Gateway, client_text
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError
@@ -46,7 +47,10 @@ def show(session: Session, words: Words, *, expanded: bool, ca: bool, client: st
         gateway = _gateway(session, lab)
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)
         return ExitCode.DONE
-    fleet = lab.fleet(needs_wheels=False, needs_hashes=expanded, emit=partial(_tell, session))
+    lab.check_stacks({})
+    found = find_files(lab)
+    files = (found.hashed(partial(_tell, session)) if expanded else found).files
+    fleet = desired_fleet(lab.resolved, files)
     value = fleet_value(lab.resolved, fleet) if expanded else file_value(lab.resolved, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE

@@ -125,6 +125,7 @@ def suggestions(
 
 def _largest(session: Session, lab: Lab | None) -> Occupied:
     """The largest card of the file's containers, with what lies there; raises ``InputError`` where there is none."""
+    from provisioner.lab.opening import find_files, look_at_models
     from provisioner.reconcile.observe import cards_of
     from provisioner.suggest.suggest import largest_card
 
@@ -134,6 +135,8 @@ def _largest(session: Session, lab: Lab | None) -> Occupied:
         raise InputError(
             "Unable to suggest anything: no container of the file has a card", resolution="Say its memory: --gpu 8GiB"
         )
-    for said in lab.look_at_models():
+    files = find_files(lab).files
+    lab, new = look_at_models(lab, files)
+    for said in new:
         session.console.emit(said)
-    return largest_card(lab, cards)
+    return largest_card(lab, files, cards)

@@ -126,7 +126,7 @@ def _with_pmxcfs(known: NodeFacts, seen: _Seen) -> NodeFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Seen:
     """The sections, and the reasons why some could not be read."""
 

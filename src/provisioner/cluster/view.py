@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
@@ -63,7 +63,7 @@ class View:
     """
 
     facts: ClusterFacts
-    last_versions: dict[str, int] = field(default_factory=dict)
+    last_versions: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def reference(self) -> NodeFacts | None:

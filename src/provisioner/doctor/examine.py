@@ -23,9 +23,9 @@ from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.hosts.base import Provider
-from provisioner.lab import images_by_host
+from provisioner.lab import desired_fleet, images_by_host
 from provisioner.lab.cards import card_requests, choose_cards, lends
-from provisioner.lab.opening import Lab
+from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.reconcile.capacity import PORTS_HINT, taken_ports
 from provisioner.reconcile.observe import kept_images
@@ -145,7 +145,8 @@ def _room(lab: Lab, resolved: ResolvedLab, there: Fleet, provider: Provider) -> 
     if provider.host not in there.hosts:
         return  # it does not let us look at its containers, which is told already
     try:
-        desired = lab.fleet(resolved, there.hosts, needs_wheels=False, needs_hashes=False)
+        lab.check_stacks(there.hosts)
+        desired = desired_fleet(resolved, find_files(lab).files, there.hosts)
         yield from download_diagnoses(resolved, desired, there, provider.host)
         yield from room_diagnoses(lab, desired, there, provider)
     except ProvisionError as error:

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 
 from provisioner.eject.texts import Box, Source, connection_plugins, ejected_texts, roles_of
-from provisioner.lab.opening import Lab
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import Lab, find_files, with_wheels
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.reconcile.addresses import look_at_addresses
 from provisioner.reconcile.effects import Effects
@@ -130,8 +131,8 @@ def _source(lab: Lab, effects: Effects) -> Source:
     actual = observe(lab.name, providers, detailed=False)
     cards = cards_of(lab, providers)
     addresses = look_at_addresses(lab, providers, actual).known
-    resolved = lab.on_hosts(cards, addresses=addresses, images=kept_images(lab, actual))
-    fleet = lab.fleet(resolved, actual.hosts, emit=effects.emit)
+    resolved = with_wheels(lab, lab.on_hosts(cards, addresses=addresses, images=kept_images(lab, actual)), actual.hosts)
+    fleet = desired_fleet(resolved, find_files(lab).hashed(effects.emit).files, actual.hosts)
     _require_there(fleet.instances, actual.instances)
     boxes = [
         Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.resolved))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.hosts.base import Provider
-from provisioner.lab.opening import Lab
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.turns import TAKING_TURNS, takes_turns
 from provisioner.reconcile.addresses import look_at_addresses
@@ -41,7 +42,8 @@ def listing(
     actual = observe(lab.name, providers, detailed=False)
     addresses = look_at_addresses(lab, providers, actual).known
     resolved = lab.on_hosts(cards_of(lab, providers), addresses=addresses, images=kept_images(lab, actual))
-    wanted = lab.fleet(resolved, actual.hosts, needs_wheels=False, emit=emit).instances
+    lab.check_stacks(actual.hosts)
+    wanted = desired_fleet(resolved, find_files(lab).hashed(emit).files, actual.hosts).instances
     there = {one.name for one in actual.instances}
     variables: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {CONTAINERS: []}

@@ -77,7 +77,7 @@ class SecretUse:
 class Document:
     """``data`` holds an empty ``Secret`` for each of ``uses``; ``lines`` has the line of each key and list item."""
 
-    data: dict[str, Any]
+    data: Mapping[str, Any]
     lines: Mapping[KeyPath, int]
     uses: tuple[SecretUse, ...]
     problems: tuple[Problem, ...]

@@ -208,7 +208,7 @@ def endpoint_of_service(
     lab: Lab, effects: Effects, service: ResolvedService, model: str | None, address_of: Callable[[str, bool], str]
 ) -> Endpoint:
     """A service of the lab, reached from this machine; ``address_of``: of a container, in the LAN if it is there."""
-    models = models_of(lab.with_headers, service)
+    models = models_of(lab.resolved, service)
     name = chosen_model(service.address, tuple(models), model)
     engine, _ = look_at(lab, effects, service, VERB)
     served = served_there(engine, EngineBench("-"), effects)

@@ -185,7 +185,7 @@ class Subject(Engine):
     start_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrangement:
     """One command that is measured, and the trials of each of its figures so far."""
 
@@ -267,7 +267,7 @@ LONGEST_TRIAL_S = TRIAL_S + 2 * SPARE_S
 
 def subject_of(lab: Lab, effects: Effects, name: str) -> Subject:
     """The engine of that name, CONTAINER or CONTAINER/SERVICE; raises ``InputError`` where it cannot be measured."""
-    service = engine_named(lab.with_headers, name, VERB)
+    service = engine_named(lab.resolved, name, VERB)
     check_alone(service, VERB)
     bench = knowledge_of(service.role).engine_bench(service)
     if bench is None:

@@ -20,6 +20,7 @@ from provisioner.gpus.cards import Card
 from provisioner.inside import trial
 from provisioner.inside.answers import trial_answer
 from provisioner.inside.trial_unit import ANSWERED, CRASHED, HUNG, NO_ROOM, OUTCOMES
+from provisioner.lab import ModelFile
 from provisioner.lab.opening import Lab
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import largest_context
@@ -454,7 +455,9 @@ BESIDE_WEIGHTS = 64 * MIB
 """Bytes that a container with one service, and an engine's program, take beside what is added up; reckoned."""
 
 
-def estimated_contexts(lab: Lab, cards: Mapping[str, Card]) -> Mapping[Address, tuple[int, ...]]:
+def estimated_contexts(
+    lab: Lab, files: Mapping[str, ModelFile], cards: Mapping[str, Card]
+) -> Mapping[Address, tuple[int, ...]]:
     """Estimates of the largest context of each engine by the sums of ``fit``, in tokens: what its card holds.
 
     Without a card there are two of what its container's memory holds: with its weights in that, and without them, as
@@ -462,7 +465,7 @@ def estimated_contexts(lab: Lab, cards: Mapping[str, Card]) -> Mapping[Address, 
     it, and those of several models, are left out.
     """
     found: dict[Address, tuple[int, ...]] = {}
-    for budget in budgets_of(lab, cards):
+    for budget in budgets_of(lab, files, cards):
         for engine in budget.engines:
             if len(engine.loads) != 1:
                 continue
@@ -504,7 +507,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
 
     ``low``, ``high``: the contexts that were asked for, 0: those that its model was made for.
     """
-    service = engine_named(lab.with_headers, name, VERB)
+    service = engine_named(lab.resolved, name, VERB)
     check_alone(service, VERB)
     trial = knowledge_of(service.role).trial(service)
     if trial is None:
@@ -514,6 +517,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
         )
     engine, seen = look_at(lab, effects, service, VERB)
     (desired,) = engine.instance.services
+    estimates = estimated_contexts(lab, seen.models.files, seen.cards).get(service.address, ())
     return Subject(
         service=service,
         instance=engine.instance,
@@ -521,7 +525,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
         contexts=_contexts(service, trial, low, high),
         digest=digest_of(inputs_of(desired), trial.option, engine.instance),
         start_s=seen.inside.starts.get(service.address, 0.0),
-        estimates=_telling(estimated_contexts(lab, seen.cards).get(service.address, ()), trial, high),
+        estimates=_telling(estimates, trial, high),
     )
 
 

@@ -297,7 +297,7 @@ SPARE_DISK = 2**28
 
 def subject_of(lab: Lab, effects: Effects, name: str, parent: str) -> Subject:
     """The engine of that name with its parent and its quants; raises ``InputError`` where they cannot be judged."""
-    service = engine_named(lab.with_headers, name, VERB)
+    service = engine_named(lab.resolved, name, VERB)
     check_alone(service, VERB)
     bench = knowledge_of(service.role).quality_bench(service)
     if bench is None:

@@ -48,13 +48,17 @@ _METHOD = r"[a-z0-9][a-z0-9._-]{0,39}"
 _SHOWN = 12
 
 
-class FolderError(Exception):
-    """No engine could read a folder as a model; ``hint`` is what is there, or what to do."""
+class ModelSourceError(Exception):
+    """What a file's model names is none that can be served; ``hint`` is what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class FolderError(ModelSourceError):
+    """No engine could read a folder as a model; ``hint`` is what is there, or what to do."""
 
 
 def is_needed(name: str) -> bool:

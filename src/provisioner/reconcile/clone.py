@@ -307,7 +307,7 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
     if after.cards:
         from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
 
-        check_fit(with_copy, after.cards, effects.emit, frozenset({wanted.name}))
+        check_fit(with_copy, after.models.files, after.cards, effects.emit, frozenset({wanted.name}))
     copy = after.desired.instance(wanted.name)
     assert copy is not None  # noqa: S101  # it is in the file
     return source, copy, left

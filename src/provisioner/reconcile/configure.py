@@ -102,7 +102,7 @@ def configure(
     return Configured(changed, frozenset(failed), tuple(measured), kept_from)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Course:
     """The progress of each container, by what tasks said: addresses of roles and services, names of containers."""
 

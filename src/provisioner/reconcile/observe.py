@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from provisioner.hosts.base import Provider
-from provisioner.lab.opening import Lab
+from provisioner.lab import desired_fleet
+from provisioner.lab.opening import Lab, find_files, with_wheels
+from provisioner.lab.opening.model_files import Found
 from provisioner.lab.rules import short_keys
 from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.reconcile.addresses import Addresses, look_at_addresses
@@ -70,6 +72,7 @@ class Survey:
     wanted: tuple[Instance, ...]
     facts: tuple[ContainerFact, ...]
     inside: Inside
+    models: Found
     cards: Mapping[str, Card] = field(default_factory=dict)
     """The cards of the containers that want one, by their names."""
     cardless: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +103,8 @@ class Survey:
             return self
         addresses = look_at_addresses(lab, effects.providers, self.actual)
         resolved = lab.on_hosts(self.cards, addresses=addresses.known, images=self.kept)
-        desired = lab.fleet(resolved, self.actual.hosts)
+        resolved = with_wheels(lab, resolved, self.actual.hosts)
+        desired = desired_fleet(resolved, self.models.files, self.actual.hosts)
         names = {one.name for one in self.wanted}
         wanted = tuple(one for one in desired.instances if one.name in names)
         return replace(self, desired=desired, wanted=wanted, addresses=addresses)
@@ -150,9 +154,10 @@ def survey(
         require_cards(cardless)
     addresses = look_at_addresses(lab, effects.providers, actual)
     kept = kept_images(lab, actual, anew)
-    resolved = lab.on_hosts(cards, addresses=addresses.known, images=kept)
-    desired = lab.fleet(resolved, actual.hosts, emit=effects.emit)
-    for note in lab.models().notes:
+    resolved = with_wheels(lab, lab.on_hosts(cards, addresses=addresses.known, images=kept), actual.hosts)
+    models = find_files(lab).hashed(effects.emit)
+    desired = desired_fleet(resolved, models.files, actual.hosts)
+    for note in models.notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
@@ -171,7 +176,7 @@ def survey(
     starts = {rest.address: rest.start_s for rest in of_kind(facts, Rest) if rest.start_s}
     closed = frozenset(service.address for one in running for service in closable(one, facts))
     inside = Inside(reasons, leftovers, starts, closed)
-    return Survey(desired, actual, wanted, facts, inside, cards, cardless, addresses, kept)
+    return Survey(desired, actual, wanted, facts, inside, models, cards, cardless, addresses, kept)
 
 
 def closable(one: Instance, facts: Collection[ContainerFact]) -> list[Service]:

@@ -128,7 +128,7 @@ class _Refusal:
     """Why nothing is planned for these containers."""
 
     error: PreflightError
-    containers: list[Instance]
+    containers: tuple[Instance, ...]
 
 
 def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
@@ -152,7 +152,7 @@ def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
             details="\n".join(details),
             resolution="\n".join(hints),
         )
-        yield _Refusal(error, moved)
+        yield _Refusal(error, tuple(moved))
 
 
 def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
@@ -169,7 +169,7 @@ def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
             details="; ".join(details),
             resolution="Choose another name in the file, or rename the other container; provision never touches it.",
         )
-        yield _Refusal(error, taken)
+        yield _Refusal(error, tuple(taken))
 
 
 def _of_images(wanted: list[Instance], actual: Fleet) -> Iterator[PreflightError]:

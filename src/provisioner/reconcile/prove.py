@@ -67,7 +67,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: boo
     provable = tuple(one for one in seen.wanted if one.name not in seen.cardless)
     running = tuple(one for one in provable if is_running(one, seen.actual))
     asked = proofs_of(running, seen.facts, effects, wake=wake)
-    remember_use(lab, seen.cards, asked.proofs, effects.emit)
+    remember_use(lab, seen.models.files, seen.cards, asked.proofs, effects.emit)
     keep_proofs(lab, "verify", asked.proofs, effects.emit)
     gather(running, effects.providers, lab.folder, effects.emit)
     cardless = (

@@ -48,10 +48,11 @@ class Run:
         self.lease.check()
         delete(self.made, self.lab.name, effects)
         built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
-        unasked = unasked_programs(self.lab, self.seen.cards) if built else ()
+        unasked = unasked_programs(self.lab, self.seen.models.files, self.seen.cards) if built else ()
         ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
         if any(map(kept_program, unasked)):  # and no container was made or changed yet
-            check_fit(self.lab, self.seen.cards, effects.emit, {one.name for one in self.seen.wanted})
+            wanted = {one.name for one in self.seen.wanted}
+            check_fit(self.lab, self.seen.models.files, self.seen.cards, effects.emit, wanted)
         apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
         there, facts = self._touched(), self.seen.facts
         try:
@@ -61,7 +62,7 @@ class Run:
             closed = [one for one in there if self.keep or snapshots.is_left_closed(one, facts)]
             snapshots.open_again(closed, facts, effects)
         touched = self._touched()
-        remember_use(self.lab, self.seen.cards, outcome.facts, effects.emit)
+        remember_use(self.lab, self.seen.models.files, self.seen.cards, outcome.facts, effects.emit)
         announce_checks(self.seen.wanted, (), effects)
         journal.forget(touched, effects)
         snapshots.drop_surplus(self.lab, touched, effects, self.keep)

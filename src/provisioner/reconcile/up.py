@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from provisioner.lab.opening import Lab
+from provisioner.lab.opening import Lab, keep_pins, look_at_models
 from provisioner.reconcile.effects import Effects, Outcome
 from provisioner.reconcile.journal import interrupted, recording
 from provisioner.reconcile.observe import Survey, check_seen, survey
@@ -36,11 +36,11 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         if before:
             effects.emit(Diagnostic("warning", f"The {before}; this run goes on from what is there."))
         # What is pruned goes with the volumes that only its snapshots need.
-        seen, made = _planned(lab, effects, wishes, full=how.full, detailed=wishes.prune)
+        lab, seen, made = _planned(lab, effects, wishes, full=how.full, detailed=wishes.prune)
         keep = lab.spec.snapshots.keep if how.rollback else 0
         if made.is_empty:
             effects.confirm(made)
-            lab.pin()
+            keep_pins(lab, seen.models.pins)
             if before:
                 with recording(lab.folder, "up", effects.emit):
                     pass  # the interrupted run has been told, and there was nothing left of it to do
@@ -54,7 +54,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         snapshots.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
-        lab.pin()
+        keep_pins(lab, seen.models.pins)
         with recording(lab.folder, "up", effects.emit) as emit:
             run.Run(lab, replace(effects, emit=emit), lease, seen, made, keep).carry_out()
     return Outcome(made, applied=True)
@@ -63,7 +63,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
 def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
     """What ``up`` would do, with what is known about it before; nothing is touched."""
     lab.check_targets([*wishes.targets, *wishes.replace])
-    seen, made = _planned(lab, effects, wishes, full=full)
+    lab, seen, made = _planned(lab, effects, wishes, full=full)
     if made.is_empty:
         return made
 
@@ -77,16 +77,22 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     return made
 
 
-def _planned(lab: Lab, effects: Effects, wishes: Wishes, *, full: bool, detailed: bool = False) -> tuple[Survey, Plan]:
-    """Look at the hosts, and plan; what is known of the models and the cards before is said, or refused."""
+def _planned(
+    lab: Lab, effects: Effects, wishes: Wishes, *, full: bool, detailed: bool = False
+) -> tuple[Lab, Survey, Plan]:
+    """Look at the hosts, and plan; what is known of the models and the cards before is said, or refused.
+
+    The lab that is returned knows the heads of its models elsewhere.
+    """
     seen = survey(lab, effects, wishes.targets, full=full, detailed=detailed, anew=wishes.replace)
     check_seen(lab, seen, effects)
-    for said in lab.look_at_models():
+    lab, new = look_at_models(lab, seen.models.files)
+    for said in new:
         effects.emit(said)
     if seen.cards:
         from provisioner.serving.fit import check_fit  # a lab without cards pays nothing for them
 
-        check_fit(lab, seen.cards, effects.emit, wishes.targets)
+        check_fit(lab, seen.models.files, seen.cards, effects.emit, wishes.targets)
     made = effects.planned(partial(seen.plan, wishes))
     effects.announce(made)
-    return seen, made
+    return lab, seen, made

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner.lab.opening import Lab
+from provisioner.lab import ModelFile
+from provisioner.lab.opening import Lab, head_file
 from provisioner.labfile.whole_files import replace_text
 from provisioner.loads.engines import EngineLoads, Question
 from provisioner.models.sources import part_names
@@ -43,7 +44,7 @@ class NotHereError(Exception):
     """The program does not run on this machine; the text says why."""
 
 
-def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
+def asked(engine: EngineLoads, lab: Lab, models: Mapping[str, ModelFile]) -> EngineLoads:
     """Return the engine with its own program's answer; as it was where no build has left the program here.
 
     Where the program does not run on this machine, the reason is among what is guessed.
@@ -57,7 +58,7 @@ def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
         return engine
     answers, halves = dict[str, Mapping[str, int]](), dict[str, Mapping[str, int]]()
     for load in engine.loads:
-        files = _file_words(question, load.name, lab)
+        files = _file_words(question, load.name, lab, models)
         try:
             answer = _answer(program, question.arguments[load.name], files, question.variables)
             if load.context > 1 and (load.is_guessed or load.uncounted):
@@ -75,11 +76,11 @@ def asked(engine: EngineLoads, lab: Lab) -> EngineLoads:
     return with_answers(engine, answers, halves)
 
 
-def _file_words(question: Question, name: str, lab: Lab) -> list[str] | None:
+def _file_words(question: Question, name: str, lab: Lab, models: Mapping[str, ModelFile]) -> list[str] | None:
     """Return the words for files that begin with the heads of a load's models; None where one is not here."""
     words: list[str] = []
     for argument, model in question.files[name].items():
-        head = lab.head_file(model)
+        head = head_file(lab, models, model)
         if head is None:
             return None
         words += [argument, str(head)]

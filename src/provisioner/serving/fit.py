@@ -25,30 +25,34 @@ from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
 
 
-def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
-    """The sums of all engines of the file, by their cards; ``cards`` by container; ``memory`` overrules theirs.
+def budgets_of(
+    lab: Lab, files: Mapping[str, ModelFile], cards: Mapping[str, Card], memory: int | None = None
+) -> tuple[Budget, ...]:
+    """Return the sums of all engines of the file, by their cards.
 
+    ``files``: of the models; ``cards``: by container; ``memory`` overrules theirs.
     Engines whose own program is on this machine are asked; sums of those that were measured on the same card are
     corrected by that.
     """
     known = measured(lab.name) if cards else {}
 
     def as_measured(engine: EngineLoads) -> EngineLoads:
-        return corrected(asked(engine, lab), known.get(engine.address), cards.get(engine.container))
+        return corrected(asked(engine, lab, files), known.get(engine.address), cards.get(engine.container))
 
-    return budgets(map(as_measured, _engines(lab, cards, memory)), cards, memory)
+    return budgets(map(as_measured, _engines(lab, files, cards, memory)), cards, memory)
 
 
-def _engines(lab: Lab, cards: Mapping[str, Card], memory: int | None) -> Iterator[EngineLoads]:
+def _engines(
+    lab: Lab, files: Mapping[str, ModelFile], cards: Mapping[str, Card], memory: int | None = None
+) -> Iterator[EngineLoads]:
     """What each service of the file needs on its card; of some nobody knows."""
-    sizes = {name: size_of_weights(file) for name, file in lab.models().files.items()}
-    resolved = lab.with_headers
-    for service in resolved.services.values():
+    sizes = {name: size_of_weights(file) for name, file in files.items()}
+    for service in lab.resolved.services.values():
         card = cards.get(service.container)
         own = card.memory if card is not None else 0
         loads = knowledge_of(service.role).loads(service, sizes, own if memory is None else memory)
         if loads is not None:
-            container = resolved.containers[service.container]
+            container = lab.resolved.containers[service.container]
             yield replace(loads, host=container.host or "", wish=_wish(container), turns=service.share)
 
 
@@ -59,15 +63,20 @@ def _wish(container: ResolvedContainer) -> str:
 
 
 def check_fit(
-    lab: Lab, cards: Mapping[str, Card], emit: Callable[[Event], None], targets: Collection[str] = ()
+    lab: Lab,
+    files: Mapping[str, ModelFile],
+    cards: Mapping[str, Card],
+    emit: Callable[[Event], None],
+    targets: Collection[str] = (),
 ) -> None:
     """Refuse what its card cannot hold, or warn of it, as the file says; raises ``PreflightError``.
 
-    ``cards``: by container; with ``targets`` only the cards of those count, with everything that lies there.
+    ``files``: of the models; ``cards``: by container; with ``targets`` only the cards of those count, with everything
+    that lies there.
     """
     if not cards:
         return
-    found = [budget for budget in budgets_of(lab, cards) if budget.card and _is_meant(budget, targets)]
+    found = [budget for budget in budgets_of(lab, files, cards) if budget.card and _is_meant(budget, targets)]
     for budget in found:
         _warn_of_unknown(budget, emit)
     refused = refusals(found)
@@ -80,9 +89,9 @@ def check_fit(
         raise PreflightError(first.message, details="\n".join(details), resolution=first.resolution)
 
 
-def unasked_programs(lab: Lab, cards: Mapping[str, Card]) -> frozenset[str]:
+def unasked_programs(lab: Lab, files: Mapping[str, ModelFile], cards: Mapping[str, Card]) -> frozenset[str]:
     """Return the programs that engines on cards are to be asked by, and that no build has left on this machine yet."""
-    questions = [engine.question for engine in _engines(lab, cards, None) if engine.container in cards]
+    questions = [engine.question for engine in _engines(lab, files, cards) if engine.container in cards]
     return frozenset(one.program for one in questions if one and not kept_program(one.program))
 
 
@@ -98,13 +107,17 @@ def _warn_of_unknown(budget: Budget, emit: Callable[[Event], None]) -> None:
 
 
 def remember_use(
-    lab: Lab, cards: Mapping[str, Card], facts: Iterable[ContainerFact], emit: Callable[[Event], None]
+    lab: Lab,
+    files: Mapping[str, ModelFile],
+    cards: Mapping[str, Card],
+    facts: Iterable[ContainerFact],
+    emit: Callable[[Event], None],
 ) -> None:
     """Keep what the services take of their cards, of those that a proof has measured."""
     taken = {address: fact.bytes for address, fact in by_address(facts, DeviceMemory).items() if fact.bytes}
     if not taken:
         return
-    engines = [engine for engine in _engines(lab, cards, None) if engine.address in taken]
+    engines = [engine for engine in _engines(lab, files, cards) if engine.address in taken]
     try:
         for engine in engines:
             remember(lab.name, engine, taken[engine.address], cards.get(engine.container))

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from provisioner.catalog import load_catalog
 from provisioner.gpus.bandwidth import cards_called, near_names
 from provisioner.gpus.cards import Card
-from provisioner.lab import Known, resolve
-from provisioner.lab.opening import Lab
+from provisioner.lab import Known, ModelFile, resolve
+from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.opening.model_files import folder_problem
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
@@ -304,8 +304,8 @@ def candidates_of(target: str, lab: Lab | None) -> list[Candidate]:
 
 def _of_lab(lab: Lab, name: str) -> Candidate:
     """A model of the file, as far as its head is known."""
-    header = lab.with_headers.known.headers.get(name)
-    file = lab.models().files.get(name)
+    header = lab.resolved.known.headers.get(name)
+    file = find_files(lab).files.get(name)
     if header is None or file is None:
         raise PreflightError(
             f"Unable to suggest anything of model {name}: its head is not known",
@@ -474,12 +474,12 @@ def _buffer(header: Header) -> int:
 # The card of the lab's hosts that is meant where none is named, with what lies there by the file.
 
 
-def largest_card(lab: Lab, cards: Mapping[str, Card]) -> Occupied:
-    """The largest of the cards that containers get, of several the one on which least lies.
+def largest_card(lab: Lab, files: Mapping[str, ModelFile], cards: Mapping[str, Card]) -> Occupied:
+    """Return the largest of the cards that containers get, of several the one on which least lies.
 
-    ``cards``: by container, one at least.
+    ``files``: of the models; ``cards``: by container, one at least.
     """
-    budgets = budgets_of(lab, cards)
+    budgets = budgets_of(lab, files, cards)
     found: list[Occupied] = []
     for container, card in cards.items():
         host = lab.resolved.containers[container].host or ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from provisioner.values.errors import PreflightError
 from provisioner.values.quantities import size_text
@@ -33,7 +33,11 @@ class Pool:
     total: int
     free: int
     is_thin: bool = True
-    disks: list[Disk] = field(default_factory=list)
+    disks: tuple[Disk, ...] = ()
+
+    def with_disk(self, disk: Disk) -> Pool:
+        """Return the storage with one disk more."""
+        return replace(self, disks=(*self.disks, disk))
 
     def impossible(self) -> Iterator[str]:
         """Yield in words which of its disks it cannot have."""

@@ -21,6 +21,7 @@ from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof, ProofStep
 from tests.doubles.ollama.model_registry import Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes
+from tests.lab_files import files_of
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import World
 from tests.unit.loads.models import QWEN
@@ -128,7 +129,8 @@ def test_what_was_measured_stands_beside_the_sum_until_an_option_changes(world: 
     from provisioner.cli.session import Session
     from provisioner.serving.fit import budgets_of
 
-    (budget,) = budgets_of(Session().open_lab(nine), {})
+    lab = Session().open_lab(nine)
+    (budget,) = budgets_of(lab, files_of(lab), {})
     engine = budget.engines[0]
     remember("homelab", engine, 2000 * MIB, None)
     assert world.command("fit", str(nine)).printed == world.snapshot

@@ -163,10 +163,12 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
         "import sys\n"
         "from pathlib import Path\n"
         "import provisioner.cli.plan, provisioner.hosts.incus, provisioner.reconcile.up\n"
-        "from provisioner.lab.opening import open_lab\n"
+        "from provisioner.lab import desired_fleet\n"
+        "from provisioner.lab.opening import find_files, look_at_models, open_lab\n"
         "lab = open_lab(Path(sys.argv[1]))\n"
-        "lab.look_at_models()\n"
-        "assert lab.fleet().instances\n"
+        "files = find_files(lab).files\n"
+        "look_at_models(lab, files)\n"
+        "assert desired_fleet(lab.resolved, files).instances\n"
         "print(*sorted(sys.modules))\n"
     )
     done = subprocess.run(

@@ -59,13 +59,13 @@ def asked(client: Any, *changes: Change) -> Capacity:
     ],
 )
 def test_a_new_disk_is_made_in_the_pool_of_the_profile(driver: str, config: dict[str, str], *, is_thin: bool) -> None:
-    pool = Pool("tank", 30 * GIB, 20 * GIB, is_thin, [Disk("web", 8 * GIB, 8 * GIB)])
+    pool = Pool("tank", 30 * GIB, 20 * GIB, is_thin, (Disk("web", 8 * GIB, 8 * GIB),))
     assert asked(Incus(driver, **config), CREATED) == Capacity(24 * GIB, (pool,))
 
 
 def test_a_disk_grows_in_the_pool_where_it_is() -> None:
     (pool,) = asked(Incus(), ENLARGED).pools
-    assert (pool.name, pool.disks) == ("old", [Disk("web", 12 * GIB, 4 * GIB)])
+    assert (pool.name, pool.disks) == ("old", (Disk("web", 12 * GIB, 4 * GIB),))
     assert asked(Incus(), replace(ENLARGED, action="replace")).pools[0].name == "tank"
     assert asked(Incus(), replace(ENLARGED, before=LARGER)).pools == ()
 

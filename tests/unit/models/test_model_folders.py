@@ -184,7 +184,7 @@ def test_the_same_folder_from_a_hub_and_from_here_is_one_volume(tmp_path: Path, 
 
 def test_a_pin_is_held_against_a_format_that_was_written_later() -> None:
     pins = {"m": pin_of(folder_files())}
-    assert find_models({"m": Model(source=SOURCE)}, pins).problems == []
+    assert find_models({"m": Model(source=SOURCE)}, pins).problems == ()
     found = find_models({"m": Model(source=SOURCE, format="exl2")}, pins)
     assert [one.message for one in found.problems] == ["its config.json says exl3, and its format is exl2"]
 

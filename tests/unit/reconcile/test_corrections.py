@@ -17,6 +17,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.facts import DeviceMemory
 from tests.gguf_bytes import gguf_bytes
+from tests.lab_files import files_of
 from tests.unit.loads.models import QWEN
 
 MIB = 2**20
@@ -46,17 +47,19 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 def proved(lab: Lab, card: Card, size: int) -> None:
     """Have a proof measure so many bytes of the engine on the card."""
-    remember_use(lab, {"llama": card}, [DeviceMemory(ADDRESS, size)], lambda event: pytest.fail(str(event)))
+    remember_use(
+        lab, files_of(lab), {"llama": card}, [DeviceMemory(ADDRESS, size)], lambda event: pytest.fail(str(event))
+    )
 
 
 def check(lab: Lab, card: Card) -> None:
     """Hold the lab against the card, as ``plan`` does."""
-    check_fit(lab, {"llama": card}, lambda event: pytest.fail(str(event)))
+    check_fit(lab, files_of(lab), {"llama": card}, lambda event: pytest.fail(str(event)))
 
 
 def test_what_took_more_is_refused_where_its_sum_alone_was_let_in(lab: Lab) -> None:
     check(lab, CARD)
-    before = estimated_contexts(lab, {"llama": CARD})[ADDRESS]
+    before = estimated_contexts(lab, files_of(lab), {"llama": CARD})[ADDRESS]
     proved(lab, CARD, MEASURED_FITS)
     check(lab, CARD)
     proved(lab, CARD, MEASURED_FITS + 300 * MIB)
@@ -64,7 +67,7 @@ def test_what_took_more_is_refused_where_its_sum_alone_was_let_in(lab: Lab) -> N
         check(lab, CARD)
     assert "300 MiB too much" in caught.value.message
     assert f"{CORRECTION} 65" in caught.value.details
-    assert estimated_contexts(lab, {"llama": CARD})[ADDRESS] < before
+    assert estimated_contexts(lab, files_of(lab), {"llama": CARD})[ADDRESS] < before
 
 
 def test_what_took_less_is_let_in_where_its_sum_was_refused(lab: Lab) -> None:
@@ -81,7 +84,7 @@ def test_what_took_less_is_let_in_where_its_sum_was_refused(lab: Lab) -> None:
 def test_another_card_is_judged_by_the_sum(lab: Lab) -> None:
     proved(lab, CARD, 2100 * MIB)
     check(lab, replace(CARD, pci="0000:02:00.0"))
-    (budget,) = budgets_of(lab, {}, memory=1800 * MIB)
+    (budget,) = budgets_of(lab, files_of(lab), {}, memory=1800 * MIB)
     assert budget.missing == 0
 
 
@@ -91,5 +94,5 @@ def test_the_sum_that_is_kept_is_never_a_corrected_one(lab: Lab) -> None:
     proved(lab, CARD, 2200 * MIB)
     second = measured("homelab")[ADDRESS]
     assert (second.digest, second.estimate) == (first.digest, first.estimate)
-    (budget,) = budgets_of(lab, {"llama": CARD})
+    (budget,) = budgets_of(lab, files_of(lab), {"llama": CARD})
     assert budget.added.total == 2200 * MIB

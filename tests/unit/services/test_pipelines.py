@@ -21,6 +21,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import InputError
 from tests import documented
 from tests.case_files import read_cases
+from tests.lab_files import wanted_fleet
 from tests.pipelines_source import FETCH, STANDIN, standin_in
 from tests.processes import completed
 from tests.scenario_programs import module_at
@@ -93,7 +94,7 @@ def test_what_no_pipelines_server_could_be_is_refused_with_its_line(
 def test_what_is_in_a_file_is_part_of_what_the_service_is(folder: Path) -> None:
     def variables(text: str) -> dict[str, object]:
         (folder / "agents/team.py").write_text(text, encoding="utf-8")
-        fleet = opened(folder, FILE).fleet()
+        fleet = wanted_fleet(opened(folder, FILE))
         (pipes,) = (one for one in fleet.instances if one.name == "pipes")
         return next(dict(service.variables) for service in pipes.services if service.role == "pipelines")
 

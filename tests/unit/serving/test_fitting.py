@@ -21,6 +21,7 @@ from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
 from tests.gguf_bytes import gguf_bytes
+from tests.lab_files import files_of
 from tests.unit.loads.models import QWEN
 
 MIB = 2**20
@@ -57,14 +58,13 @@ def lab(file: Path) -> Lab:
 
 def said(lab: Lab, cards: dict[str, Card], *targets: str) -> list[Diagnostic]:
     events: list[Event] = []
-    check_fit(lab, cards, events.append, targets)
+    check_fit(lab, files_of(lab), cards, events.append, targets)
     assert all(isinstance(one, Diagnostic) for one in events)
     return [one for one in events if isinstance(one, Diagnostic)]
 
 
 def test_without_a_card_nothing_is_looked_at(lab: Lab) -> None:
     assert said(lab, {}) == []
-    assert lab._found == []  # no model was looked for
 
 
 TINY = Card("0000:04:00.0", "nvidia", "NVIDIA tiny", memory=2**30)
@@ -98,17 +98,19 @@ def test_what_fits_is_not_spoken_of_alone_or_together(lab: Lab) -> None:
 
 
 def test_the_largest_contexts_are_those_that_a_refusal_names(lab: Lab) -> None:
-    found = estimated_contexts(lab, {"llama": SMALL})
+    found = estimated_contexts(lab, files_of(lab), {"llama": SMALL})
     assert found[Address("llama/llama_cpp")] == (21_504,)
-    assert Address("llama/llama_cpp") not in estimated_contexts(lab, {"llama": BLIND})
+    assert Address("llama/llama_cpp") not in estimated_contexts(lab, files_of(lab), {"llama": BLIND})
 
 
 def test_without_a_card_the_containers_memory_limits_a_context(file: Path) -> None:
     values = {**QWEN, "qwen35.vocab_size": 248_320, "tokenizer.ggml.tokens": ["a"]}
     (file.parent / "nine.gguf").write_bytes(gguf_bytes(values, {"output.weight": (4 * MIB,)}))
     lab = of_memory(file, "1GiB")
-    with_weights, without = estimated_contexts(lab, {})[Address("llama/llama_cpp")]
-    (engine,) = [one for budget in budgets_of(lab, {}) for one in budget.engines if one.container == "llama"]
+    with_weights, without = estimated_contexts(lab, files_of(lab), {})[Address("llama/llama_cpp")]
+    (engine,) = [
+        one for budget in budgets_of(lab, files_of(lab), {}) for one in budget.engines if one.container == "llama"
+    ]
     (load,) = engine.loads
     free = 2**30 - LEAST_LEFT - BESIDE_WEIGHTS
     next_larger = replace(load, context=with_weights + 256)
@@ -118,7 +120,8 @@ def test_without_a_card_the_containers_memory_limits_a_context(file: Path) -> No
 
 
 def test_where_nothing_is_left_for_a_context_none_is_estimated(file: Path) -> None:
-    assert Address("llama/llama_cpp") not in estimated_contexts(of_memory(file, "150MiB"), {})
+    lab = of_memory(file, "150MiB")
+    assert Address("llama/llama_cpp") not in estimated_contexts(lab, files_of(lab), {})
 
 
 def of_memory(file: Path, memory: str) -> Lab:
@@ -143,9 +146,9 @@ def test_what_a_proof_measured_is_kept_with_the_sum(lab: Lab) -> None:
         UnitState(Address("other/llama_cpp"), "active"),
         DeviceMemory(Address("gone/llama_cpp"), 1),
     ]
-    remember_use(lab, {"llama": LARGE}, facts, lambda event: pytest.fail(str(event)))
+    remember_use(lab, files_of(lab), {"llama": LARGE}, facts, lambda event: pytest.fail(str(event)))
     (address, found), *others = measured("homelab").items()
-    engine = budgets_of(lab, {"llama": LARGE})[0].engines[0]
+    engine = budgets_of(lab, files_of(lab), {"llama": LARGE})[0].engines[0]
     assert (address, others) == ("llama/llama_cpp", [])
     assert (found.measured, found.estimate) == (1700 * MIB, engine.total)
     assert found.is_of(engine.loads)
@@ -154,7 +157,7 @@ def test_what_a_proof_measured_is_kept_with_the_sum(lab: Lab) -> None:
 def test_what_cannot_be_kept_is_said(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     events: list[Event] = []
-    remember_use(lab, {}, [DeviceMemory(Address("llama/llama_cpp"), 1)], events.append)
+    remember_use(lab, files_of(lab), {}, [DeviceMemory(Address("llama/llama_cpp"), 1)], events.append)
     (warning,) = events
     assert isinstance(warning, Diagnostic)
     assert "takes of its card is not kept" in warning.message
@@ -172,7 +175,8 @@ containers:
 
 def test_of_a_folder_the_weights_count_and_what_its_configuration_says(file: Path) -> None:
     file.write_text(FOLDER)
-    (budget,) = budgets_of(open_lab(file, needs="none"), {"hub": LARGE})
+    lab = open_lab(file, needs="none")
+    (budget,) = budgets_of(lab, files_of(lab), {"hub": LARGE})
     (load,) = budget.loads
     assert load.weights == len(tiny_folder()["model.safetensors"])
     assert (load.context, len(load.shape.layers)) == (4096, 2)
@@ -212,7 +216,7 @@ def test_of_those_who_take_turns_the_largest_counts(
     lab = in_turns(file, *groups)
     card = Card("0000:01:00.0", "nvidia", "NVIDIA", memory=(usable + 832) * MIB)
     cards = dict.fromkeys(("llama", "other", "third"), card)
-    (budget,) = budgets_of(lab, cards)
+    (budget,) = budgets_of(lab, files_of(lab), cards)
     assert -(-budget.missing // MIB) == missing
     if not missing:
         assert said(lab, cards) == []
@@ -224,7 +228,8 @@ def test_of_those_who_take_turns_the_largest_counts(
 
 def test_a_member_may_have_what_the_others_leave_at_its_turn(file: Path) -> None:
     card = Card("0000:01:00.0", "nvidia", "NVIDIA", memory=(2599 + 832) * MIB)
-    (budget,) = budgets_of(in_turns(file, GROUP), dict.fromkeys(("llama", "other", "third"), card))
+    lab = in_turns(file, GROUP)
+    (budget,) = budgets_of(lab, files_of(lab), dict.fromkeys(("llama", "other", "third"), card))
     llama, other, third = budget.engines
     assert budget.uncounted == (other,)
     (own,), (second,), (alone,) = llama.loads, other.loads, third.loads

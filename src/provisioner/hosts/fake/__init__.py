@@ -103,11 +103,11 @@ class FakeProvider(Snapshots, Locks, Provider):
 
     def capacity(self, changes: Sequence[Change]) -> Capacity:
         """Return its ``memory``, and its ``pool`` with all new and larger disks."""
-        disks = list[Disk]()
+        pool = self.pool
         for change in changes:
             if isinstance(change.after, Instance) and change.disk_growth > 0:
-                disks.append(Disk(change.target, change.after.disk or 0, change.disk_growth))
-        return Capacity(self.memory, (replace(self.pool, disks=disks),))
+                pool = pool.with_disk(Disk(change.target, change.after.disk or 0, change.disk_growth))
+        return Capacity(self.memory, (pool,))
 
     def create(self, instance: Instance) -> Instance:
         """Create the container when its image and volumes are there, its name is free and the pool has room."""

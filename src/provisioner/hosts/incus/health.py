@@ -74,9 +74,8 @@ def capacity(client: Client, pool_of_new: str, changes: Sequence[Change]) -> Cap
         if change.action == "update":
             devices = client.get("instances", after.name)["expanded_devices"].values()
             name = next(str(device["pool"]) for device in devices if is_root(device))
-        if name not in pools:
-            pools[name] = _pool(client, name)
-        pools[name].disks.append(Disk(after.name, after.disk or 0, change.disk_growth))
+        pool = pools.get(name) or _pool(client, name)
+        pools[name] = pool.with_disk(Disk(after.name, after.disk or 0, change.disk_growth))
     return Capacity(int(memory.get("total", 0)), tuple(pools.values()))
 
 

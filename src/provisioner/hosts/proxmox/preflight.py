@@ -315,9 +315,8 @@ def plan_capacity(client: Client, access: Access, changes: Sequence[Change]) -> 
     pools: dict[str, Pool] = {}
     for change in changes:
         for name, disk in _disks_made(change, place):
-            if name not in pools:
-                pools[name] = _capacity_pool(node, name)
-            pools[name].disks.append(disk)
+            pool = pools.get(name) or _capacity_pool(node, name)
+            pools[name] = pool.with_disk(disk)
     return Capacity(int(state.get("memory", {}).get("total", 0)), tuple(pools.values()))
 
 

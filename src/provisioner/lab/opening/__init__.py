@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import Found, find_models, hashed, missing_files
+from provisioner.lab import ModelFile, problems, resolve
+from provisioner.lab.opening.model_files import Found, find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.labfile.pins import Pin
     from provisioner.models.pulled import Pulled, Wanted
-    from provisioner.values.events import Diagnostic, Event
-    from provisioner.values.state import Fleet, HostState
+    from provisioner.values.events import Diagnostic
+    from provisioner.values.state import HostState
+    from provisioner.wheels.known import Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,8 @@ class Lab:
     loaded: Loaded
     resolved: ResolvedLab
     """What the file means, as far as its hosts have not been looked at."""
-    _found: list[Found] = field(default_factory=list, init=False, repr=False, compare=False)
-    _latest: list[ResolvedLab] = field(default_factory=list, init=False, repr=False, compare=False)
-    """What it means with what became known last."""
-    _fetched: dict[str, Header] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _pulled: dict[Wanted, Pulled] = field(default_factory=dict, init=False, repr=False, compare=False)
+    stacks: Mapping[str, Stack]
+    """The stacks of wheels that the file can name; none where no service is installed with one."""
 
     @property
     def spec(self) -> Spec:
@@ -58,6 +56,11 @@ class Lab:
         """``.provision/`` beside the file."""
         return paths.lab_folder(self.loaded.path)
 
+    @property
+    def lock_file(self) -> Path:
+        """What the file leaves open, as it was found: beside the file."""
+        return paths.lock_file(self.loaded.path)
+
     def on_hosts(
         self,
         cards: Mapping[str, Card] | None = None,
@@ -65,56 +68,17 @@ class Lab:
         addresses: Mapping[str, str] | None = None,
         images: Mapping[str, str] | None = None,
     ) -> ResolvedLab:
-        """What the file means on its hosts, with what they tell of containers; ``InputError`` where that breaks a rule.
+        """Return what the file means on its hosts, as they tell of containers; ``InputError`` where a rule is broken.
 
         ``cards`` are those that containers get; without them none has one, as it is where nobody looked. ``addresses``:
         in the LAN, as far as they are known. ``images``: of which those are made that are there, which the file's
         containers keep where they name none.
         """
         known = replace(self.resolved.known, cards=cards or {}, addresses=addresses or {}, images=images or {})
-        resolved = self._knowing(known)
+        resolved = self.resolved.with_known(known)
         if resolved.known.images and (broken := problems(resolved)):
             raise self.loaded.error(broken)
         return resolved
-
-    def fleet(
-        self,
-        resolved: ResolvedLab | None = None,
-        hosts: Mapping[str, HostState] | None = None,
-        *,
-        needs_wheels: bool = True,
-        needs_hashes: bool = True,
-        emit: Callable[[Event], None] = lambda _event: None,
-    ) -> Fleet:
-        """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
-
-        ``emit`` is told how far the reading of a large file is.
-
-        ``resolved``: what the file means on its hosts; ``hosts``: these as they were observed. Raises
-        ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``. Who does not
-        need hashes gets no digests of models.
-        """
-        wanted = resolved or self.resolved
-        if needs_wheels:
-            wanted = self.with_wheels(wanted)
-        architectures = {name: host.architecture for name, host in (hosts or {}).items()}
-        if foreign := self._stacks_elsewhere({}, architectures):
-            details = "\n".join(self.loaded.rendered(problem) for problem in foreign)
-            raise PreflightError("Unable to use a stack", details=details)
-        files = self.models().files
-        if needs_hashes:
-            files.update({name: hashed(file, emit) for name, file in files.items()})
-        return desired_fleet(wanted, files, hosts)
-
-    def with_wheels(self, resolved: ResolvedLab) -> ResolvedLab:
-        """The same with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""
-        if not resolved.has_stacks:
-            return resolved
-        from provisioner.lab.opening.stack_pins import pinned_wheels  # nothing that a lab without stacks needs
-        from provisioner.wheels.known import stacks_of
-
-        wheels = pinned_wheels(resolved, self.lock_file, stacks_of(self.loaded.path))
-        return resolved.with_known(replace(resolved.known, wheels=wheels))
 
     def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
         """The card of each container that wants one, of those of each host; and why others get none, with its line."""
@@ -124,8 +88,7 @@ class Lab:
             from provisioner.lab.cards import choose_cards  # nothing that a lab without cards needs
 
             found, refused = choose_cards(self.resolved, there)
-        with_cards = self._knowing(replace(self.resolved.known, cards=found))
-        refused += card_problems(with_cards)
+        refused += card_problems(self.resolved.with_known(replace(self.resolved.known, cards=found)))
         refused += self._stacks_elsewhere(found, {})
         why: dict[str, str] = {}
         for problem in refused:
@@ -133,115 +96,23 @@ class Lab:
             why[name] = "\n".join(filter(None, (why.get(name), self.loaded.rendered(problem))))
         return {name: card for name, card in found.items() if name not in why}, why
 
+    def check_stacks(self, hosts: Mapping[str, HostState]) -> None:
+        """Raise ``PreflightError`` for stacks that do not run on hosts of these architectures."""
+        architectures = {name: host.architecture for name, host in hosts.items()}
+        if foreign := self._stacks_elsewhere({}, architectures):
+            details = "\n".join(self.loaded.rendered(problem) for problem in foreign)
+            raise PreflightError("Unable to use a stack", details=details)
+
     def _stacks_elsewhere(self, cards: Mapping[str, Card], architectures: Mapping[str, str]) -> list[Problem]:
         """Stacks that do not run with these cards (by container), or on hosts of these architectures (by host)."""
-        if not self.resolved.has_stacks:
+        if not self.stacks:
             return []
         from provisioner.lab.stacks import host_problems, stack_uses
-        from provisioner.wheels.known import stacks_of
 
         there = {
             name: architectures.get(host_name(container), "") for name, container in self.resolved.containers.items()
         }
-        return list(host_problems(stack_uses(self.resolved), stacks_of(self.loaded.path), cards, there))
-
-    def _pins(self) -> dict[str, Pin]:
-        """What the lock file says of models; nothing where there is none."""
-        if not self.lock_file.exists():
-            return {}
-        from provisioner.labfile.pins import read_pins
-
-        return read_pins(self.lock_file)
-
-    def models(self) -> Found:
-        """The files behind the models that services use; found once, so that a run makes and pins what it planned."""
-        if not self._found:
-            used = self.resolved.used_models
-            models = {name: model for name, model in self.spec.models.items() if name in used}
-            found = find_models(models, self._pins())
-            if found.problems:
-                raise self.loaded.error(found.problems)
-            self._found.append(found)
-        return self._found[0]
-
-    def head_file(self, name: str) -> Path | None:
-        """Return a file of this machine that begins with the head of a model; None where there is none."""
-        file = self.models().files[name]
-        if "://" not in file.path:
-            return Path(file.path)
-        from provisioner.lab.opening.remote_headers import head_file
-
-        return head_file(self.spec.models[name], file)
-
-    @property
-    def with_headers(self) -> ResolvedLab:
-        """What the file means, with what ``look_at_models`` read of models elsewhere."""
-        known = self.resolved.known
-        headers, pulled = {**known.headers, **self._fetched}, {**known.pulled, **self._pulled}
-        return self._knowing(replace(known, headers=headers, pulled=pulled))
-
-    def _knowing(self, known: Known) -> ResolvedLab:
-        """What the file means with that; the same value as before where it was asked for just now."""
-        for resolved in (self.resolved, *self._latest):
-            if resolved.knows(known):
-                return resolved
-        made = self.resolved.with_known(known)
-        self._latest[:] = [made]
-        return made
-
-    @property
-    def lock_file(self) -> Path:
-        """What the file leaves open, as it was found: beside the file."""
-        return paths.lock_file(self.loaded.path)
-
-    def look_at_models(self) -> list[Diagnostic]:
-        """Read the heads of models elsewhere that are not known yet, and hold the services' options against them.
-
-        Registries are asked for models that services fetch by themselves, where these get a card: it may not hold them.
-        What is new to say; raises ``InputError`` with what no server could run with.
-        """
-        return [*self._look_at_pulled(), *self._look_at_files()]
-
-    def _look_at_pulled(self) -> list[Diagnostic]:
-        wanted = _fetched_on_cards(self.spec, self.resolved.catalog)
-        if not wanted:
-            return []
-        from provisioner.lab.opening.pulled_models import fetch_pulled  # nothing that models of the file need
-        from provisioner.values.events import Diagnostic
-
-        found, notes = fetch_pulled(wanted)
-        self._pulled.update(found)
-        return [Diagnostic("note", note) for note in notes]
-
-    def _look_at_files(self) -> list[Diagnostic]:
-        known = self.resolved.known.headers
-        files = {name: file for name, file in self.models().files.items() if name not in known}
-        if not any("://" in file.path for file in files.values()):
-            return []
-        from provisioner.lab.opening.remote_headers import fetch_headers  # nothing that models on this machine need
-        from provisioner.values.events import Diagnostic
-
-        found, notes = fetch_headers(self.spec.models, files)
-        self._fetched.update(found)
-        if not found:  # the options were held against all that is known when the file was opened
-            return [Diagnostic("note", note) for note in notes]
-        resolved = self.with_headers
-        if broken := model_option_problems(resolved):
-            raise self.loaded.error(broken)
-        told = set(warnings(self.resolved))
-        new = [problem for problem in warnings(resolved) if problem not in told]
-        said = [Diagnostic("warning", self.loaded.rendered(problem)) for problem in new]
-        return [*(Diagnostic("note", note) for note in notes), *said]
-
-    def pin(self) -> None:
-        """Note in the lock file what the models were found to be; nothing is written where it says so already."""
-        there = self._pins()
-        sources = {name: model.source for name, model in self.spec.models.items()}
-        kept = {name: pin for name, pin in there.items() if sources.get(name) == pin.source} | self.models().pins
-        if kept != there:
-            from provisioner.labfile.pins import write_pins
-
-            write_pins(self.lock_file, kept)
+        return list(host_problems(stack_uses(self.resolved), self.stacks, cards, there))
 
     def used_hosts(self) -> tuple[str, ...]:
         """The hosts of the file; those that hold no container may still hold orphans."""
@@ -269,7 +140,7 @@ def open_lab(
     """
     catalog = load_catalog()
     knows_models = needs in {"all", "unread"}
-    opened: list[ResolvedLab] = []
+    opened: list[tuple[ResolvedLab, Mapping[str, Stack]]] = []
 
     def rules(spec: Spec) -> list[Problem]:
         headers, broken = read_headers(spec.models)
@@ -278,14 +149,15 @@ def open_lab(
         texts, unreadable = _texts(path, spec, catalog)
         pulled = _cached_pulled(spec, catalog) if knows_models else {}
         resolved = resolve(spec, catalog, Known(headers=headers, texts=texts, pulled=pulled))
-        opened.append(resolved)
-        stacks = _stack_problems(resolved, path)
+        stacks = _stacks(resolved, path)
+        opened.append((resolved, stacks))
         options = model_option_problems(resolved)
-        return [*problems(resolved), *stacks, *missing_files(spec.models), *broken, *unreadable, *options]
+        wheels = _stack_problems(resolved, stacks)
+        return [*problems(resolved), *wheels, *missing_files(spec.models), *broken, *unreadable, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules, content=content)
-    resolved = opened[-1]  # with the secrets that only a command gives, where there are such
-    return Lab(replace(loaded, warnings=(*loaded.warnings, *warnings(resolved))), resolved)
+    resolved, stacks = opened[-1]  # with the secrets that only a command gives, where there are such
+    return Lab(replace(loaded, warnings=(*loaded.warnings, *warnings(resolved))), resolved, stacks)
 
 
 def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
@@ -319,13 +191,20 @@ def _cached_pulled(spec: Spec, catalog: Catalog) -> dict[Wanted, Pulled]:
     return cached_pulled(wanted)
 
 
-def _stack_problems(resolved: ResolvedLab, path: Path) -> Iterable[Problem]:
+def _stacks(resolved: ResolvedLab, path: Path) -> Mapping[str, Stack]:
     if not resolved.has_stacks:
+        return {}
+    from provisioner.wheels.known import stacks_of  # nothing that a lab without stacks needs
+
+    return stacks_of(path)
+
+
+def _stack_problems(resolved: ResolvedLab, stacks: Mapping[str, Stack]) -> Iterable[Problem]:
+    if not stacks:
         return ()
     from provisioner.lab.stacks import stack_problems, stack_uses
-    from provisioner.wheels.known import stacks_of
 
-    return stack_problems(stack_uses(resolved), stacks_of(path))
+    return stack_problems(stack_uses(resolved), stacks)
 
 
 def _texts(path: Path, spec: Spec, catalog: Catalog) -> tuple[dict[Address, dict[str, str]], list[Problem]]:
@@ -337,3 +216,97 @@ def _texts(path: Path, spec: Spec, catalog: Catalog) -> tuple[dict[Address, dict
     from provisioner.lab.opening.texts import read_texts  # nothing that a lab needs whose services name no files
 
     return read_texts(path, spec, catalog)
+
+
+# What an open lab's models and wheels are: read from this machine, or asked of hubs and registries.
+
+
+def find_files(lab: Lab) -> Found:
+    """Return the files behind the models that services use; a hub is asked for what the lock file does not tell.
+
+    Raises ``InputError`` where a source is no model, ``UnavailableError`` where a hub does not answer.
+    """
+    used = lab.resolved.used_models
+    models = {name: model for name, model in lab.spec.models.items() if name in used}
+    found = find_models(models, _pins(lab))
+    if found.problems:
+        raise lab.loaded.error(found.problems)
+    return found
+
+
+def _pins(lab: Lab) -> Mapping[str, Pin]:
+    """Return what the lock file says of models; nothing where there is none."""
+    if not lab.lock_file.exists():
+        return {}
+    from provisioner.labfile.pins import read_pins
+
+    return read_pins(lab.lock_file)
+
+
+def keep_pins(lab: Lab, found: Mapping[str, Pin]) -> None:
+    """Note in the lock file what the models were found to be; nothing is written where it says so already."""
+    there = _pins(lab)
+    sources = {name: model.source for name, model in lab.spec.models.items()}
+    kept = {**{name: pin for name, pin in there.items() if sources.get(name) == pin.source}, **found}
+    if kept != there:
+        from provisioner.labfile.pins import write_pins
+
+        write_pins(lab.lock_file, kept)
+
+
+def with_wheels(lab: Lab, resolved: ResolvedLab, hosts: Mapping[str, HostState]) -> ResolvedLab:
+    """Return the same with the wheels of its stacks, as the lock file names them.
+
+    Raises ``PreflightError`` where it does not, or where a stack does not run on these hosts.
+    """
+    lab.check_stacks(hosts)
+    if not lab.stacks:
+        return resolved
+    from provisioner.lab.opening.stack_pins import pinned_wheels  # nothing that a lab without stacks needs
+
+    wheels = pinned_wheels(resolved, lab.lock_file, lab.stacks)
+    return resolved.with_known(replace(resolved.known, wheels=wheels))
+
+
+def look_at_models(lab: Lab, files: Mapping[str, ModelFile]) -> tuple[Lab, list[Diagnostic]]:
+    """Return the lab with the heads of models elsewhere, which are read where they are not known yet, and what is new.
+
+    ``files``: of the models. Registries are asked for models that services fetch by themselves, where these get a card:
+    it may not hold them. Raises ``InputError`` with what no server could run with.
+    """
+    known, notes = lab.resolved.known, list[str]()
+    wanted = _fetched_on_cards(lab.spec, lab.resolved.catalog)
+    if wanted:
+        from provisioner.lab.opening.pulled_models import fetch_pulled  # nothing that models of the file need
+
+        pulled, notes = fetch_pulled(wanted)
+        known = replace(known, pulled={**known.pulled, **pulled})
+    elsewhere = {name: file for name, file in files.items() if "://" in file.path and name not in known.headers}
+    if elsewhere:
+        from provisioner.lab.opening.remote_headers import fetch_headers  # nothing that models on this machine need
+
+        headers, unread = fetch_headers(lab.spec.models, elsewhere)
+        known, notes = replace(known, headers={**known.headers, **headers}), [*notes, *unread]
+    looked = replace(lab, resolved=lab.resolved.with_known(known))
+    if not wanted and not elsewhere:
+        return looked, []
+    from provisioner.values.events import Diagnostic
+
+    said = [Diagnostic("note", note) for note in notes]
+    if len(known.headers) > len(lab.resolved.known.headers):
+        if broken := model_option_problems(looked.resolved):
+            raise lab.loaded.error(broken)
+        told = set(warnings(lab.resolved))
+        new = [problem for problem in warnings(looked.resolved) if problem not in told]
+        said += [Diagnostic("warning", lab.loaded.rendered(problem)) for problem in new]
+    return looked, said
+
+
+def head_file(lab: Lab, files: Mapping[str, ModelFile], name: str) -> Path | None:
+    """Return a file of this machine that begins with the head of a model; None where there is none."""
+    file = files[name]
+    if "://" not in file.path:
+        return Path(file.path)
+    from provisioner.lab.opening import remote_headers  # nothing that models on this machine need
+
+    return remote_headers.head_file(lab.spec.models[name], file)

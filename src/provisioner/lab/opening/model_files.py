@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from provisioner.labfile.spec import Model
 from provisioner.models.folders import (
     SMALL_BYTES,
     FolderError,
+    ModelSourceError,
     contradiction,
     is_needed,
     is_read_whole,
@@ -50,30 +51,43 @@ EACH_S = 1.0
 """So often it is said how much of a file was read."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Found:
     """The models' files; ``pins`` are those of hubs, ``notes`` say which of them the lock file does not hold yet."""
 
-    files: dict[str, ModelFile] = field(default_factory=dict)
-    pins: dict[str, Pin] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    files: Mapping[str, ModelFile]
+    pins: Mapping[str, Pin]
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+    def hashed(self, emit: Callable[[Event], None]) -> Found:
+        """Return the same with the hashes of all files; ``emit`` is told how far the reading of a large file is."""
+        return replace(self, files={name: hashed(file, emit) for name, file in self.files.items()})
 
 
 def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
-    """A ``ModelFile`` for each model; ``file:`` and ``dir:`` sources are absolute by now. Writes only into the cache.
+    """Return a ``ModelFile`` for each model; ``file:`` and ``dir:`` sources are absolute. Writes only into the cache.
 
     A hub is asked only for what ``pins`` do not tell. Sources that ``missing_files`` names must not be asked for.
     """
-    found = Found()
+    files: dict[str, ModelFile] = {}
+    used: dict[str, Pin] = {}
+    notes: list[str] = []
+    problems: list[Problem] = []
     for name, model in models.items():
-        if model.source.startswith("hf:"):
-            _add_hub_file(name, model, pins, found)
-        elif model.source.startswith("dir:"):
-            _add_folder(name, model, found)
-        else:
-            found.files[name] = _file_of(model)
-    return found
+        try:
+            if model.source.startswith("hf:"):
+                pin = used[name] = _pin_of(name, model, pins.get(name))
+                files[name] = _hub_file(model, pin)
+                if pin is not pins.get(name):
+                    notes.append(_note(name, pin))
+            elif model.source.startswith("dir:"):
+                files[name] = folder_file(model)
+            else:
+                files[name] = _file_of(model)
+        except ModelSourceError as error:
+            problems.append(Problem(("models", name, "source"), error.message, error.hint))
+    return Found(files, used, tuple(notes), tuple(problems))
 
 
 def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
@@ -95,26 +109,6 @@ def _missing(file: Path) -> Iterable[tuple[str, str]]:
     else:
         for one in (one for one in rest if not one.is_file()):
             yield f"its model is in {1 + len(rest)} files, and there is no {one.name} beside it", ""
-
-
-def _add_hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> None:
-    from provisioner.models.hub import HubError, UnreachableHubError
-
-    try:
-        found.files[name] = _hub_file(name, model, pins, found)
-    except UnreachableHubError as error:
-        what = f"Unable to find out which file model {name} is ({model.source})"
-        raise UnavailableError(what, details=error.message, resolution=error.hint) from error
-    except HubError as error:
-        found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
-
-
-def _add_folder(name: str, model: Model, found: Found) -> None:
-
-    try:
-        found.files[name] = folder_file(model)
-    except FolderError as error:  # it was another one when the file was opened
-        found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
 
 
 def _file_of(model: Model) -> ModelFile:
@@ -186,20 +180,31 @@ def _tiny_folder() -> ModelFile:
     return ModelFile(first.file, first.filename, first.sha256, first.size, rest=tuple(rest), is_folder=True)
 
 
-def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:
-    from provisioner.models.hub import HubError, hub_of_environment
+def _pin_of(name: str, model: Model, pin: Pin | None) -> Pin:
+    """Return which file of a hub the model is: what ``pin`` says, else what the hub answers.
 
-    hub, pin = hub_of_environment(), pins.get(name)
+    Raises ``ModelSourceError`` where that cannot be the model, ``UnavailableError`` where the hub does not answer.
+    """
     if pin is None or pin.source != model.source or model.sha256 not in (None, pin.sha256):
-        pin = _asked(hub, model)
-        found.notes.append(_note(name, pin))
+        from provisioner.models.hub import UnreachableHubError, hub_of_environment
+
+        try:
+            pin = _asked(hub_of_environment(), model)
+        except UnreachableHubError as error:
+            what = f"Unable to find out which file model {name} is ({model.source})"
+            raise UnavailableError(what, details=error.message, resolution=error.hint) from error
     if model.sha256 not in (None, pin.sha256):
         hint = "Correct sha256, or leave it out: the lock file holds what was found."
-        raise HubError(f"{pin.file} hashes to {pin.sha256} there, and sha256 is {model.sha256}", hint)
-    if pin.method and model.format and (error := contradiction(model.format, pin.method)):
-        raise HubError(error.message, error.hint)
-    found.pins[name] = pin
-    repository = _repository(model.source)
+        raise ModelSourceError(f"{pin.file} hashes to {pin.sha256} there, and sha256 is {model.sha256}", hint)
+    if pin.method and model.format and (other := contradiction(model.format, pin.method)):
+        raise other
+    return pin
+
+
+def _hub_file(model: Model, pin: Pin) -> ModelFile:
+    from provisioner.models.hub import hub_of_environment
+
+    hub, repository = hub_of_environment(), _repository(model.source)
     first, *rest = (replace(one, file=hub.address(repository, pin.revision, one.file)) for one in pin.files)
     access = _access("hub", hub.token)
     filename = pin.file.rpartition("/")[2]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from provisioner.models.folders import ModelSourceError
 from provisioner.models.sources import (
     TOKEN_NAMES,
     ModelPart,
@@ -57,13 +58,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
 
-class HubError(Exception):
-    """What was asked for cannot be had from the hub; ``hint`` is what to do."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+class HubError(ModelSourceError):
+    """What was asked for cannot be had from the hub."""
 
 
 class UnreachableHubError(HubError):

@@ -29,8 +29,8 @@ def test_disks_are_made_on_the_storages_of_the_file(pve: Double, access: Access)
     own, mounted, large = Disk("web", 4 * GIB, 4 * GIB), Disk("web", 2 * GIB, 2 * GIB), 90 * 1024 * GIB
     assert has.memory == pve.world.nodes["pve1"].memory
     assert has.pools == (
-        Pool("local-lvm", 100 * GIB, 100 * GIB, is_thin=True, disks=[own, mounted]),
-        Pool("raw", 50 * GIB, 50 * GIB, is_thin=False, disks=[Disk("web", large, large)]),
+        Pool("local-lvm", 100 * GIB, 100 * GIB, is_thin=True, disks=(own, mounted)),
+        Pool("raw", 50 * GIB, 50 * GIB, is_thin=False, disks=(Disk("web", large, large),)),
     )
     with pytest.raises(PreflightError, match=r"web: its disk is to have 90TiB, storage raw has 50\.0 GiB in all"):
         has.require_room("pve")
@@ -40,7 +40,7 @@ def test_a_disk_grows_on_its_own_storage(pve: Double, access: Access) -> None:
     pve.world.storages["raw"] = Storage("raw", "lvm", ("rootdir",), total=50 * GIB)
     before = there(wanted(), storage="raw")
     (pool,) = asked(access, update(before, wanted(disk=6 * GIB))).pools
-    assert (pool.name, pool.disks) == ("raw", [Disk("web", 6 * GIB, 2 * GIB)])
+    assert (pool.name, pool.disks) == ("raw", (Disk("web", 6 * GIB, 2 * GIB),))
     assert asked(access, update(before, wanted(memory=2 * GIB))).pools == ()
 
 

@@ -18,7 +18,7 @@ from provisioner.page.clients import entrance_of
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes
-from tests.lab_files import spec_of
+from tests.lab_files import spec_of, wanted_fleet
 from tests.unit.services.llama_cpp.servers import resolved, spec_with, told
 
 MODEL = Header("llama", layers=2, context=4096, key_size=128, value_size=128)
@@ -255,7 +255,7 @@ def opened(folder: Path, model: bytes, service: str) -> Lab:
 def test_a_labs_file_is_held_against_its_models_files(tmp_path: Path) -> None:
     lab = opened(tmp_path, model_bytes(attention__key_length=80), "{ model: m, mmproj: eye, context: 8192 }")
     assert [one.path[-1] for one in lab.loaded.warnings] == ["context"]
-    mounts = {one.name: one.path for one in lab.fleet().artifacts}
+    mounts = {one.name: one.path for one in wanted_fleet(lab).artifacts}
     assert (mounts["model-m"], mounts["model-eye"]) == ("/srv/models/m", "/srv/models/eye")
     with pytest.raises(InputError, match=r"lab\.yml:6: .*kv_cache.k: q8_0 packs 32 numbers together"):
         opened(tmp_path, model_bytes(attention__key_length=80), "{ model: m, kv_cache: { k: q8_0 } }")
