@@ -84,7 +84,7 @@ def test_a_build_is_told_while_it_goes_on(host: Provider, role: str, tmp_path: P
     try:
         ensure_artifacts([artifact], {"box": host}, name, run_playbook=run, emit=emit, cache=tmp_path)
     finally:
-        host.delete_volume(artifact.volume)
+        host.volumes.delete(artifact.volume)
     assert ApplyProgress(name, COMPILE) in events
     assert len(counts(events)) >= ENOUGH, "it was not told while it went on"
     seen = [int(one.removeprefix(f"{COMPILE}: ").removesuffix(f" of {TOTAL}")) for one in counts(events)]

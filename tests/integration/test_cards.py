@@ -115,7 +115,7 @@ def test_the_cards_of_this_machine_are_those_that_its_kernel_lists(provider: Inc
     known = [
         name for name in display if (Path("/sys/bus/pci/devices") / name / "vendor").read_text().strip() in VENDORS
     ]
-    assert [card.pci for card in provider.cards()] == sorted(known)
+    assert [card.pci for card in provider.cards.read()] == sorted(known)
 
 
 @pytest.mark.proxmox
@@ -146,4 +146,4 @@ def test_proxmox_gives_a_device_file_to_the_number_that_the_container_s_render_h
 
 @pytest.mark.proxmox
 def test_a_node_s_cards_are_looked_at_over_ssh(pve_host: PveHost) -> None:
-    assert ProxmoxProvider("box", access=pve_host.access).cards() == ()
+    assert ProxmoxProvider("box", access=pve_host.access).cards.read() == ()

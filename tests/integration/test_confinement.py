@@ -18,7 +18,7 @@ from dataclasses import replace
 import pytest
 
 from provisioner.hosts.incus import IncusProvider
-from provisioner.hosts.incus.confinement import name_of
+from provisioner.hosts.incus.network import name_of
 from provisioner.values.state import Instance
 from tests.waiting import wait_until
 
@@ -147,13 +147,13 @@ def port() -> Iterator[int]:
 
 
 def test_what_it_is_held_to_is_read_back_and_what_somebody_changed_is_not(world: World) -> None:
-    refusal = world.provider.confine(world.held)
+    refusal = world.provider.network.confine(world.held)
     acl = name_of(world.lab, world.web.name)
     assert world.seen.reaches == world.held.reaches
     assert bool(world.seen.refused_by) == bool(refusal)
     incus("network", "acl", "rule", "add", acl, "egress", "action=allow", "destination=10.0.0.0/8")
     assert world.seen.reaches is None
-    world.provider.confine(world.held)
+    world.provider.network.confine(world.held)
     assert world.seen.reaches == world.held.reaches
     copy = world.provider.clone(world.seen, f"{world.lab}-copy")
     try:
@@ -175,9 +175,9 @@ def test_root_in_it_reaches_nothing_but_what_the_file_connects(world: World, por
         (METADATA, port),
         *((address, port) for address in links_of_host()),
     ]
-    world.provider.confine(world.web)
+    world.provider.network.confine(world.web)
     wait_until(lambda: world.reached(*places) == places)
-    refusal = world.provider.confine(world.held)
+    refusal = world.provider.network.confine(world.held)
     if refusal:
         pytest.skip(f"the kernel of this machine follows no connections on bridges: {refusal[:200]}")
     world.provider.execute(world.web.name, ["sh", "-c", "nft flush ruleset; ip addr add 10.89.77.250/24 dev eth0"])
@@ -188,7 +188,7 @@ def test_root_in_it_reaches_nothing_but_what_the_file_connects(world: World, por
     world.provider.wait_until_ready(world.web)
     assert world.reached(*places) == kept, "also from its first packet on"
     assert answers(world), "who asks it is answered"
-    world.provider.confine(world.web)
+    world.provider.network.confine(world.web)
     assert world.reached(*places) == places
 
 

@@ -73,7 +73,7 @@ def test_a_torch_says_for_which_cuda_it_is(provider: IncusProvider, container: s
 
 def test_the_role_of_hosts_refuses_a_machine_without_a_card(provider: IncusProvider, tmp_path: Path) -> None:
     """On this machine itself, by the playbook that ``host prepare --gpu`` runs."""
-    if provider.cards():
+    if provider.cards.read():
         pytest.skip("this machine has a card")
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(render_this_machine({}, paths.inventory_templates()), encoding="utf-8")

@@ -180,31 +180,31 @@ def test_a_volume_is_shared_read_only_and_keeps_its_content_over_export_and_impo
         script = f"cd {path}; ls -lanR --time-style=+; find . -type f -print0 | sort -z | xargs -0 sha256sum"
         return provider.execute(one.name, ["sh", "-c", script]).stdout
 
-    provider.create_volume(volume, "digest")
+    provider.volumes.create(volume, "digest")
     writer = user("writer", readonly=False)
     made = f"cd {path}; mkdir d; head -c 1000000 /dev/urandom > d/large; echo x > d/x; chmod 640 d/x; ln -s x d/link"
     assert provider.execute(writer.name, ["sh", "-c", made]).returncode == 0
     before = content(writer)
     assert b"drwxr-xr-x" in before.splitlines()[2], "every user may list the volume"
     provider.delete(writer)
-    provider.mark_volume_ready(volume)
-    provider.export_volume(volume, tmp_path / "export")
-    provider.delete_volume(volume)
-    provider.import_volume(volume, "digest", tmp_path / "export")
+    provider.volumes.mark_ready(volume)
+    provider.volumes.export(volume, tmp_path / "export")
+    provider.volumes.delete(volume)
+    provider.volumes.import_from(volume, "digest", tmp_path / "export")
     readers = [user(name, readonly=True) for name in ("first", "second")]
     assert [content(one) for one in readers] == [before, before]
     assert provider.execute(readers[0].name, ["touch", f"{path}/new"]).returncode != 0
     for one in readers:
         provider.delete(one)
-    provider.delete_volume(volume)
+    provider.volumes.delete(volume)
 
 
 @pytest.mark.guarantee("unmanaged")
 def test_a_volume_that_is_not_ours_is_never_replaced_or_deleted(provider: IncusProvider, lab: str) -> None:
-    pool = provider._pool
+    pool = provider.pool
     incus("storage", "volume", "create", pool, f"{lab}-theirs")
     try:
-        for verb in (provider.delete_volume, lambda name: provider.create_volume(name, "digest")):
+        for verb in (provider.volumes.delete, lambda name: provider.volumes.create(name, "digest")):
             with pytest.raises(ProviderError, match="Unable to use volume"):
                 verb(f"{lab}-theirs")
         assert query(f"/1.0/storage-pools/{pool}/volumes/custom/{lab}-theirs")["name"] == f"{lab}-theirs"

@@ -72,7 +72,7 @@ class Box:
     def volume(self, name: str) -> str:
         """A volume whose file ``name`` holds ``name``."""
         volume = f"{self.lab}-{name}"
-        self.provider.create_volume(volume, "digest")
+        self.provider.volumes.create(volume, "digest")
         writer = Instance(f"{self.lab}-w", "box", self.lab, "debian/12", devices=(mount(volume, readonly=False),))
         self.provider.create(writer)
         self.provider.start(writer)
@@ -95,7 +95,7 @@ def box(incus_lab: object) -> Iterator[Box]:
     for one in box.provider.observe(box.lab).instances:
         box.provider.delete(one)
     for name in ("first", "second"):
-        box.provider.delete_volume(f"{box.lab}-{name}")
+        box.provider.volumes.delete(f"{box.lab}-{name}")
 
 
 def test_a_volume_is_exchanged_under_a_service_that_has_a_file_of_it_open(box: Box) -> None:
@@ -189,7 +189,7 @@ def test_nesting_counts_from_the_next_start(box: Box) -> None:
 def test_a_disk_that_is_smaller_than_what_is_in_it_is_refused_and_the_container_lives(box: Box, runs: bool) -> None:
     """Told so by btrfs itself it could neither write nor be given its old size again, not even after a deletion."""
     # After deletions btrfs now and then says of its quotas that they are "inconsistent", and then keeps none of them.
-    pool = Path(box.provider.endpoint.address).parent / "storage-pools" / box.provider._pool
+    pool = Path(box.provider.endpoint.address).parent / "storage-pools" / box.provider.pool
     subprocess.run(("btrfs", "quota", "rescan", "-w", str(pool)), check=True, capture_output=True, timeout=300)
     one = box.start(disk=2 * GIB)
     box.sh("head -c 600000000 /dev/urandom > /root/large; sync")
@@ -243,7 +243,7 @@ def test_what_a_user_added_is_kept_also_while_we_change_it(box: Box, monkeypatch
     incus("config", "device", "add", one.name, "fuse", "unix-char", "path=/dev/fuse")
     incus("config", "device", "override", one.name, "eth0", "host_name=")
     incus("config", "set", one.name, "user.theirs=kept", "boot.autostart=true")
-    client = box.provider._client
+    client = box.provider.client
     tagged = client.get_tagged
 
     def late(*path: str) -> tuple[Any, str]:
@@ -263,7 +263,7 @@ def test_what_a_user_added_is_kept_also_while_we_change_it(box: Box, monkeypatch
 
 def test_what_is_just_starting_or_stopping_is_observed_with_its_mark_and_its_snapshots(box: Box) -> None:
     one = box.start()
-    box.provider.snapshot(one, "a")
+    box.provider.snapshots.take(one, "a")
 
     def restart() -> None:
         for _ in range(5):
@@ -286,11 +286,11 @@ def test_a_start_that_lacks_a_volume_is_an_error(box: Box) -> None:
     volume = box.volume("first")
     one = replace(box.one, devices=(mount(volume),))
     box.provider.create(one)
-    box.provider.snapshot(one, "a")
+    box.provider.snapshots.take(one, "a")
     box.provider.update(replace(one, devices=()))
-    incus("storage", "volume", "delete", box.provider._pool, volume)
+    incus("storage", "volume", "delete", box.provider.pool, volume)
     with pytest.raises(ProviderError, match="back to snapshot a") as caught:
-        box.provider.rollback(one, "a")
+        box.provider.snapshots.rollback(one, "a")
     assert f"volume {volume}, which is no longer there" in caught.value.details
     incus("snapshot", "restore", one.name, "a")
     with pytest.raises(ProviderError, match="Unable to start container"):
@@ -300,7 +300,7 @@ def test_a_start_that_lacks_a_volume_is_an_error(box: Box) -> None:
 def test_a_snapshot_does_not_expire_and_is_not_taken_by_a_schedule_of_ours(box: Box) -> None:
     one = box.start()
     incus("config", "set", one.name, "snapshots.expiry=1M")
-    box.provider.snapshot(one, "a")
+    box.provider.snapshots.take(one, "a")
     found = query(f"/1.0/instances/{one.name}/snapshots/a")
     assert found["expires_at"].startswith("0001-01-01")
     assert not any(key.startswith("snapshots.") for key in query("/1.0/profiles/default")["config"])
@@ -312,7 +312,7 @@ def test_a_snapshot_from_before_the_mark_is_refused(box: Box) -> None:
     incus("snapshot", "create", one.name, "before")
     incus("config", "set", one.name, f"user.provisioner.lab={box.lab}")
     with pytest.raises(ProviderError, match="back to snapshot before") as caught:
-        box.provider.rollback(one, "before")
+        box.provider.snapshots.rollback(one, "before")
     assert "mark" in caught.value.details
     assert box.seen().status is Status.RUNNING
 
@@ -320,10 +320,10 @@ def test_a_snapshot_from_before_the_mark_is_refused(box: Box) -> None:
 def test_what_is_written_outside_of_a_snapshot_is_named(box: Box) -> None:
     volume = box.volume("first")
     one = box.start(devices=(mount(volume, readonly=False),))
-    assert volume in box.provider.snapshot_obstacle(one)
-    assert "/srv/data" in box.provider.snapshot_obstacle(one)
+    assert volume in box.provider.snapshots.obstacle(one)
+    assert "/srv/data" in box.provider.snapshots.obstacle(one)
     box.provider.update(replace(one, devices=(mount(volume),)))
-    assert box.provider.snapshot_obstacle(one) == ""
+    assert box.provider.snapshots.obstacle(one) == ""
 
 
 def test_a_clone_has_an_identity_of_its_own(box: Box) -> None:
@@ -364,12 +364,12 @@ def test_a_pool_of_plain_folders_keeps_newer_snapshots_too(plain: Box) -> None:
     one = plain.start()
     for word in ("first", "second"):
         plain.sh(f"echo {word} > /root/word")
-        plain.provider.snapshot(one, word)
-    back = plain.provider.rollback(one, "first")
+        plain.provider.snapshots.take(one, word)
+    back = plain.provider.snapshots.rollback(one, "first")
     assert [kept.name for kept in back.snapshots] == ["first", "second"]
     plain.provider.wait_until_ready(one)
     assert plain.sh("cat /root/word") == "first"
-    plain.provider.rollback(one, "second")
+    plain.provider.snapshots.rollback(one, "second")
     plain.provider.wait_until_ready(one)
     assert plain.sh("cat /root/word") == "second"
     copy = plain.provider.clone(one, f"{plain.lab}-two")

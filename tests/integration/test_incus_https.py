@@ -158,10 +158,10 @@ def test_where_no_incus_answers(far_incus: FarIncus) -> None:
 
 def test_cards_of_another_machine_are_not_this_ones(far_incus: FarIncus) -> None:
     provider = IncusProvider("far", endpoint=far_incus.endpoint)
-    for look in (provider.cards, provider.host_driver):
+    for look in (provider.cards.read, provider.cards.driver):
         with pytest.raises(UnavailableError, match="host far is an Incus elsewhere"):
             look()
-    assert provider.mend_cards() == ""
+    assert provider.cards.repair() == ""
 
 
 def test_a_key_is_named_and_never_told(far_incus: FarIncus) -> None:

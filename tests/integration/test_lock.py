@@ -93,8 +93,8 @@ def lab(box: IncusProvider) -> Iterator[str]:
     """The name of a lab of which no lock is left afterwards."""
     name = f"t{secrets.token_hex(4)}"
     yield name
-    for lock in box.read_locks(f"provisioner-lock-{name}-"):
-        box.delete_lock(lock)
+    for lock in box.locks.read(f"provisioner-lock-{name}-"):
+        box.locks.delete(lock)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def contenders(lab: str) -> Iterator[list[Contender]]:
 
 
 def names(box: IncusProvider, lab: str) -> list[str]:
-    return sorted(box.read_locks(f"provisioner-lock-{lab}-"))
+    return sorted(box.locks.read(f"provisioner-lock-{lab}-"))
 
 
 @pytest.mark.parametrize("is_dead_one_there", [False, True], ids=["free", "left by a dead run"])
@@ -148,7 +148,7 @@ def test_a_killed_run_is_followed_at_once_and_nothing_is_left(box: IncusProvider
 
 
 def test_a_dead_run_of_another_machine_is_followed_after_patience(box: IncusProvider, lab: str) -> None:
-    box.create_lock(f"provisioner-lock-{lab}-1", ELSEWHERE)
+    box.locks.create(f"provisioner-lock-{lab}-1", ELSEWHERE)
     said: list[str] = []
     began = time.monotonic()
     with held({"box": box}, lab, "up", say=said.append, heartbeat_s=HEARTBEAT_S, patience_s=PATIENCE_S + 1):
@@ -162,12 +162,12 @@ def test_a_dead_run_of_another_machine_is_followed_after_patience(box: IncusProv
 def test_a_living_run_of_another_machine_is_refused(box: IncusProvider, lab: str) -> None:
     """Its heartbeat comes from a process that says to be elsewhere."""
     name = f"provisioner-lock-{lab}-1"
-    box.create_lock(name, ELSEWHERE)
+    box.locks.create(name, ELSEWHERE)
     code = f"""
 import time
 from provisioner.hosts import provider_for
 host, count = provider_for("box", "incus"), 0
-while host.renew_lock({name!r}, {ELSEWHERE!r} | {{"heartbeat": str(count)}}):
+while host.locks.renew({name!r}, {ELSEWHERE!r} | {{"heartbeat": str(count)}}):
     count += 1
     print(count, flush=True)
     time.sleep({HEARTBEAT_S})
@@ -190,7 +190,7 @@ def test_the_heartbeat_moves_and_says_who_it_is_to_people(box: IncusProvider, la
         beats: set[str] = set()
         deadline = time.monotonic() + 20
         while len(beats) < 3 and time.monotonic() < deadline:
-            beats.add(box.read_locks(name)[name]["heartbeat"])
+            beats.add(box.locks.read(name)[name]["heartbeat"])
             time.sleep(0.05)
         assert len(beats) >= 3
         shown = subprocess.run(

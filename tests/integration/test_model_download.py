@@ -73,7 +73,7 @@ def test_it_is_downloaded_through_a_cut_and_proved(provider: IncusProvider, serv
     run = partial(run_playbook, folder=tmp_path / "lab")
     one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(mounted(artifact),))
     with ExitStack() as undo:
-        undo.callback(provider.delete_volume, artifact.volume)
+        undo.callback(provider.volumes.delete, artifact.volume)
         ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=events.append, cache=tmp_path)
         assert next(filter(None, server.ranges_asked())) == f"bytes={CUT}-"
         assert len(server.seen) > 2, "one slice did for all"
@@ -122,7 +122,7 @@ def test_the_next_run_asks_only_for_the_rest(provider: IncusProvider, server: Fi
 
     builder = Instance(artifact.builder, "box", lab, "debian/12", kind=InstanceKind.BUILDER)
     with ExitStack() as undo:
-        undo.callback(provider.delete_volume, artifact.volume)
+        undo.callback(provider.volumes.delete, artifact.volume)
         undo.callback(provider.delete, builder)
         with pytest.raises(PlaybookError, match="answers 404"):
             ensure(refuse_after_a_slice)
@@ -154,7 +154,7 @@ def test_a_model_of_several_files_is_stored_and_proved(
     run = partial(run_playbook, folder=tmp_path / "lab")
     one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(mounted(artifact),))
     with ExitStack() as undo:
-        undo.callback(provider.delete_volume, artifact.volume)
+        undo.callback(provider.volumes.delete, artifact.volume)
         with pytest.raises(PlaybookError, match=f"is {digests[1]} and should be {'0' * 64}"):
             ensure_artifacts([wrong], {"box": provider}, lab, run_playbook=run, emit=lambda _: None, cache=tmp_path)
         ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=lambda _: None, cache=tmp_path)
@@ -189,7 +189,7 @@ def test_a_folder_is_stored_and_proved(
     run = partial(run_playbook, folder=tmp_path / "lab")
     one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(mounted(artifact),))
     with ExitStack() as undo:
-        undo.callback(provider.delete_volume, artifact.volume)
+        undo.callback(provider.volumes.delete, artifact.volume)
         ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=lambda _: None, cache=tmp_path)
         undo.callback(provider.delete, one)
         provider.create(one)

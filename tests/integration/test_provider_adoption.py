@@ -36,10 +36,10 @@ def unmark(provider: Provider, instance: Instance) -> None:
         box = provider.containers[instance.name]
         box.instance = replace(box.instance, lab="", image="")
     elif isinstance(provider, IncusProvider):
-        body = provider._client.get("instances", instance.name)
+        body = provider.client.get("instances", instance.name)
         config = {key: value for key, value in body["config"].items() if not key.startswith("user.provisioner.")}
         kept = {key: body[key] for key in ("architecture", "devices", "ephemeral", "profiles")}
-        provider._client.change("put", "instances", instance.name, body={**kept, "config": config})
+        provider.client.change("put", "instances", instance.name, body={**kept, "config": config})
     elif isinstance(provider, ProxmoxProvider):
         vmid = provider.vmid(instance.name, "Unable to take the mark away")
         provider.client.put(*provider.path(vmid, "config"), delete="description,tags")
@@ -87,8 +87,8 @@ def test_an_adopted_container_is_managed_like_any_other(host: Host, nobodys: Ins
     host.provider.adopt(nobodys)
     host.provider.start(nobodys)
     assert host.provider.wait_until_ready(nobodys).status is Status.RUNNING
-    host.provider.snapshot(nobodys, "kept")
-    assert [one.name for one in host.provider.rollback(nobodys, "kept").snapshots] == ["kept"]
+    host.provider.snapshots.take(nobodys, "kept")
+    assert [one.name for one in host.provider.snapshots.rollback(nobodys, "kept").snapshots] == ["kept"]
     host.provider.delete(nobodys)
     assert host.seen(nobodys) is None
 
@@ -112,4 +112,4 @@ def test_any_container_can_be_read(host: Host, nobodys: Instance) -> None:
 
 
 def test_whether_a_snapshot_holds_all_is_known_before_it_is_adopted(host: Host, nobodys: Instance) -> None:
-    assert host.provider.snapshot_obstacle(replace(nobodys, lab="")) == ""
+    assert host.provider.snapshots.obstacle(replace(nobodys, lab="")) == ""

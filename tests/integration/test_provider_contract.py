@@ -79,7 +79,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
         for one in provider.observe(lab).instances:
             provider.delete(one)
     for volume in (f"{host.lab}-volume", f"{host.lab}-copy"):
-        provider.delete_volume(volume)
+        provider.volumes.delete(volume)
 
 
 def mount(volume: str, *, readonly: bool) -> Device:
@@ -98,7 +98,7 @@ def test_a_created_container_is_what_was_asked_for_and_stopped(host: Host) -> No
 def test_the_ports_that_a_host_passes_on_are_told(host: Host) -> None:
     publish = Device("web", "publish", {"listen": "127.0.0.1:18734", "connect": "127.0.0.1:80"})
     one = host.provider.create(host.instance("one", devices=host.published(publish)))
-    assert host.provider.publications(one.name) == host.published(publish)
+    assert host.provider.network.publications(one.name) == host.published(publish)
 
 
 def test_what_is_left_out_stays_left_out(host: Host) -> None:
@@ -254,33 +254,33 @@ def test_a_volume_is_ready_when_it_is_said_to_be(host: Host) -> None:
     def is_ready() -> bool:
         return volume in host.provider.observe(host.lab).hosts["box"].volumes
 
-    host.provider.create_volume(volume, "digest")
+    host.provider.volumes.create(volume, "digest")
     assert not is_ready()
-    host.provider.create_volume(volume, "digest")
-    host.provider.mark_volume_ready(volume)
+    host.provider.volumes.create(volume, "digest")
+    host.provider.volumes.mark_ready(volume)
     assert is_ready()
     with pytest.raises(ProviderError, match="Unable to create volume"):
-        host.provider.create_volume(volume, "digest")
+        host.provider.volumes.create(volume, "digest")
     assert is_ready()
-    host.provider.delete_volume(volume)
+    host.provider.volumes.delete(volume)
     assert not is_ready()
-    host.provider.delete_volume(volume)
+    host.provider.volumes.delete(volume)
 
 
 @pytest.mark.guarantee("unmanaged")
 def test_a_volume_in_use_is_left(host: Host) -> None:
     volume = f"{host.lab}-volume"
-    host.provider.create_volume(volume, "digest")
-    host.provider.mark_volume_ready(volume)
+    host.provider.volumes.create(volume, "digest")
+    host.provider.volumes.mark_ready(volume)
     wanted = host.instance("one", devices=(mount(volume, readonly=True),))
     assert host.provider.create(wanted) == wanted
-    host.provider.delete_volume(volume)
+    host.provider.volumes.delete(volume)
     assert volume in host.provider.observe(host.lab).hosts["box"].volumes
 
 
 def test_a_stopped_builder_keeps_what_it_has_made(host: Host) -> None:
     volume, copy = f"{host.lab}-volume", mount(f"{host.lab}-volume", readonly=True)
-    host.provider.create_volume(volume, "digest")
+    host.provider.volumes.create(volume, "digest")
     builder = host.running("builder", kind=InstanceKind.BUILDER, devices=(mount(volume, readonly=False),))
     host.provider.push(builder.name, b"half", "/srv/data/part", mode=0o644)
     host.provider.stop(builder)
@@ -294,24 +294,24 @@ def test_a_stopped_builder_keeps_what_it_has_made(host: Host) -> None:
     host.provider.pull(builder.name, "/srv/data/part", host.folder / "part")
     assert (host.folder / "part").read_bytes() == b"half"
     host.provider.stop(builder)
-    host.provider.mark_volume_ready(volume)
+    host.provider.volumes.mark_ready(volume)
     host.provider.delete(builder)
     assert host.running("one", devices=(copy,)).status is Status.RUNNING
 
 
 def test_an_exported_volume_can_be_imported(host: Host) -> None:
     volume, copy, file = f"{host.lab}-volume", f"{host.lab}-copy", host.folder / "export"
-    host.provider.create_volume(volume, "digest")
-    host.provider.mark_volume_ready(volume)
-    host.provider.export_volume(volume, file)
+    host.provider.volumes.create(volume, "digest")
+    host.provider.volumes.mark_ready(volume)
+    host.provider.volumes.export(volume, file)
     assert [one.name for one in host.folder.iterdir()] == ["export"]
-    host.provider.import_volume(copy, "digest", file)
+    host.provider.volumes.import_from(copy, "digest", file)
     assert {volume, copy} <= host.provider.observe(host.lab).hosts["box"].volumes
 
 
 def test_a_missing_volume_cannot_be_exported(host: Host) -> None:
     with pytest.raises(ProviderError, match="Unable to export volume"):
-        host.provider.export_volume(f"{host.lab}-volume", host.folder / "export")
+        host.provider.volumes.export(f"{host.lab}-volume", host.folder / "export")
     assert list(host.folder.iterdir()) == []
 
 

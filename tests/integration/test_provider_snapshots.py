@@ -29,7 +29,7 @@ def write(host: Host, name: str, word: bytes) -> None:
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
 def test_a_container_becomes_what_was_asked_for_and_back(host: Host, runs: bool) -> None:
-    host.provider.create_volume(f"{host.lab}-volume", "digest")
+    host.provider.volumes.create(f"{host.lab}-volume", "digest")
     bare = host.running("one") if runs else host.provider.create(host.instance("one"))
     devices = (mount(f"{host.lab}-volume", readonly=True), *host.published(PUBLISHED))
     full = replace(bare, cpu=1, memory=GIB // 2, disk=10 * GIB, nesting=True, devices=devices)
@@ -58,19 +58,19 @@ def test_a_failed_change_changes_nothing(host: Host) -> None:
 def test_strangers_and_missing_ones_are_neither_changed_nor_kept(host: Host) -> None:
     theirs = replace(host.instance("theirs"), lab=f"{host.lab}-other")
     host.provider.create(theirs)
-    host.provider.snapshot(theirs, "a")
+    host.provider.snapshots.take(theirs, "a")
     for one in (replace(theirs, lab=host.lab, memory=GIB), host.instance("missing")):
         for verb in (
             host.provider.update,
-            lambda one: host.provider.snapshot(one, "b"),
-            lambda one: host.provider.rollback(one, "a"),
+            lambda one: host.provider.snapshots.take(one, "b"),
+            lambda one: host.provider.snapshots.rollback(one, "a"),
             lambda one: host.provider.clone(one, f"{host.lab}-copy"),
         ):
             with pytest.raises(ProviderError):
                 verb(one)
     with pytest.raises(ProviderError):
-        host.provider.delete_snapshot(replace(theirs, lab=host.lab), "a")
-    host.provider.delete_snapshot(host.instance("missing"), "a")
+        host.provider.snapshots.delete(replace(theirs, lab=host.lab), "a")
+    host.provider.snapshots.delete(host.instance("missing"), "a")
     still = host.seen(theirs)
     assert still == theirs
     assert still is not None
@@ -82,13 +82,13 @@ def test_strangers_and_missing_ones_are_neither_changed_nor_kept(host: Host) -> 
 def test_a_rollback_restores_files_and_settings_and_keeps_all_snapshots(host: Host, runs: bool) -> None:
     one = host.running("one", memory=GIB // 2)
     write(host, one.name, b"first")
-    taken = host.provider.snapshot(one, "z-first")
+    taken = host.provider.snapshots.take(one, "z-first")
     host.provider.update(replace(one, memory=GIB, cpu=1))
     write(host, one.name, b"second")
-    host.provider.snapshot(one, "a-second")
+    host.provider.snapshots.take(one, "a-second")
     if not runs:
         host.provider.stop(one)
-    back = host.provider.rollback(one, "z-first")
+    back = host.provider.snapshots.rollback(one, "z-first")
     assert back == one
     assert back.status is (Status.RUNNING if runs else Status.STOPPED)
     assert [kept.name for kept in back.snapshots] == ["z-first", "a-second"], "the oldest first"
@@ -99,22 +99,22 @@ def test_a_rollback_restores_files_and_settings_and_keeps_all_snapshots(host: Ho
     assert seen.snapshots == back.snapshots
     host.provider.start(one)  # not every host reads files of a stopped one
     assert read(host, one.name) == b"first"
-    host.provider.rollback(one, "a-second")
+    host.provider.snapshots.rollback(one, "a-second")
     assert read(host, one.name) == b"second"
 
 
 def test_a_taken_or_missing_snapshot_is_an_error_and_deleting_a_missing_one_is_not(host: Host) -> None:
     one = host.running("one")
-    host.provider.snapshot(one, "a")
+    host.provider.snapshots.take(one, "a")
     with pytest.raises(ProviderError, match="Unable to take snapshot a"):
-        host.provider.snapshot(one, "a")
+        host.provider.snapshots.take(one, "a")
     with pytest.raises(ProviderError, match="back to snapshot b"):
-        host.provider.rollback(one, "b")
+        host.provider.snapshots.rollback(one, "b")
     seen = host.seen(one)
     assert seen is not None
     assert seen.status is Status.RUNNING
-    host.provider.delete_snapshot(one, "a")
-    host.provider.delete_snapshot(one, "a")
+    host.provider.snapshots.delete(one, "a")
+    host.provider.snapshots.delete(one, "a")
     seen = host.seen(one)
     assert seen is not None
     assert seen.snapshots == ()
@@ -122,29 +122,29 @@ def test_a_taken_or_missing_snapshot_is_an_error_and_deleting_a_missing_one_is_n
 
 def test_a_volume_that_a_snapshot_needs_is_left(host: Host) -> None:
     volume = f"{host.lab}-volume"
-    host.provider.create_volume(volume, "digest")
-    host.provider.mark_volume_ready(volume)
+    host.provider.volumes.create(volume, "digest")
+    host.provider.volumes.mark_ready(volume)
     one = host.instance("one", devices=(mount(volume, readonly=True),))
     host.provider.create(one)
-    assert host.provider.snapshot(one, "a").volumes == (volume,)
+    assert host.provider.snapshots.take(one, "a").volumes == (volume,)
     seen = host.seen(one)
     assert seen is not None
     assert [kept.volumes for kept in seen.snapshots] == [(volume,)]
     host.provider.update(replace(one, devices=()))
-    host.provider.delete_volume(volume)
-    assert host.provider.rollback(one, "a") == one
+    host.provider.volumes.delete(volume)
+    assert host.provider.snapshots.rollback(one, "a") == one
     host.provider.update(replace(one, devices=()))
-    host.provider.delete_snapshot(one, "a")
-    host.provider.delete_volume(volume)
+    host.provider.snapshots.delete(one, "a")
+    host.provider.volumes.delete(volume)
     assert volume not in host.provider.observe(host.lab).hosts["box"].volumes
 
 
 def test_a_clone_is_a_stopped_container_of_its_own(host: Host) -> None:
     volume = f"{host.lab}-volume"
-    host.provider.create_volume(volume, "digest")
+    host.provider.volumes.create(volume, "digest")
     data = mount(volume, readonly=True)
     one = host.running("one", memory=GIB // 2, disk=2 * GIB, devices=(data, *host.published(PUBLISHED)))
-    host.provider.snapshot(one, "a")
+    host.provider.snapshots.take(one, "a")
     write(host, one.name, b"first")
     name = f"{host.lab}-two"
     copy = host.provider.clone(one, name)
@@ -162,7 +162,7 @@ def test_a_clone_is_a_stopped_container_of_its_own(host: Host) -> None:
 
 
 def test_a_plain_container_can_be_snapshotted_whole(host: Host) -> None:
-    assert host.provider.snapshot_obstacle(host.provider.create(host.instance("one"))) == ""
+    assert host.provider.snapshots.obstacle(host.provider.create(host.instance("one"))) == ""
 
 
 @pytest.mark.guarantee("locks")
@@ -170,18 +170,18 @@ def test_a_lock_object_is_made_once_renewed_by_its_maker_and_deleted(host: Host)
     name = f"provisioner-lock-{host.lab}-1"
     mine = {"nonce": "a", "holder": "me@here", "heartbeat": "0"}
     try:
-        assert host.provider.read_locks(name) == {}
-        assert not host.provider.renew_lock(name, mine)
+        assert host.provider.locks.read(name) == {}
+        assert not host.provider.locks.renew(name, mine)
         with ThreadPoolExecutor(16) as pool:
-            assert sum(pool.map(lambda _: host.provider.create_lock(name, mine), range(16))) == 1
-        assert host.provider.renew_lock(name, mine | {"heartbeat": "1"})
-        assert host.provider.read_locks(f"provisioner-lock-{host.lab}-") == {name: mine | {"heartbeat": "1"}}
-        assert not host.provider.renew_lock(name, {"nonce": "b", "heartbeat": "2"})
-        assert host.provider.read_locks(name)[name]["heartbeat"] == "1"
+            assert sum(pool.map(lambda _: host.provider.locks.create(name, mine), range(16))) == 1
+        assert host.provider.locks.renew(name, mine | {"heartbeat": "1"})
+        assert host.provider.locks.read(f"provisioner-lock-{host.lab}-") == {name: mine | {"heartbeat": "1"}}
+        assert not host.provider.locks.renew(name, {"nonce": "b", "heartbeat": "2"})
+        assert host.provider.locks.read(name)[name]["heartbeat"] == "1"
     finally:
-        host.provider.delete_lock(name)
-    host.provider.delete_lock(name)
-    assert host.provider.read_locks(name) == {}
+        host.provider.locks.delete(name)
+    host.provider.locks.delete(name)
+    assert host.provider.locks.read(name) == {}
 
 
 @pytest.mark.parametrize("lab", ["x" * 63, "Home-1"])
@@ -189,5 +189,5 @@ def test_every_lab_can_be_locked(host: Host, lab: str) -> None:
     name = f"provisioner-lock-{lab}-{host.lab}"
     longest = f"provisioner-unfinished-{lab}_{'y' * 63}"
     for one in (name, longest):
-        assert host.provider.create_lock(one, {"nonce": "a"})
-        host.provider.delete_lock(one)
+        assert host.provider.locks.create(one, {"nonce": "a"})
+        host.provider.locks.delete(one)

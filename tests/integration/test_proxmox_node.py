@@ -371,16 +371,16 @@ def test_a_terminal_is_restored_when_we_are_ended(
 
 
 @pytest.fixture
-def volume(shell: Shell) -> Iterator[str]:
+def volume(provider: ProxmoxProvider) -> Iterator[str]:
     name = f"v{secrets.token_hex(4)}"
     yield name
-    volumes.delete(shell, name)
-    volumes.delete(shell, f"{name}-copy")
+    provider.volumes.delete(name)
+    provider.volumes.delete(f"{name}-copy")
 
 
 def built(provider: ProxmoxProvider, volume: str, lab: str, script: str) -> None:
     """A volume made as ``artifacts`` makes one: by a builder that is then stopped and deleted."""
-    provider.create_volume(volume, "digest")
+    provider.volumes.create(volume, "digest")
     mount = {"volume": volume, "path": "/srv/data", "readonly": "false"}
     builder = Instance(f"{lab}-build", "box", lab, "debian/12", devices=(Device("artifact", "volume", mount),))
     try:
@@ -390,7 +390,7 @@ def built(provider: ProxmoxProvider, volume: str, lab: str, script: str) -> None
         done = provider.execute(builder.name, ["sh", "-ec", f"cd /srv/data; {script}"])
         assert done.returncode == 0, done.stderr
         provider.stop(builder)
-        provider.mark_volume_ready(volume)
+        provider.volumes.mark_ready(volume)
     finally:
         provider.delete(builder)
 
@@ -407,8 +407,8 @@ def test_what_a_builder_has_made_lies_in_each_consumer(
         "head -c 3000000 /dev/urandom >large; sha256sum large >sum",
     )
     assert volumes.size(shell, volume) > 3_000_000
-    provider.export_volume(volume, tmp_path / "export")
-    provider.import_volume(f"{volume}-copy", "other", tmp_path / "export")
+    provider.volumes.export(volume, tmp_path / "export")
+    provider.volumes.import_from(f"{volume}-copy", "other", tmp_path / "export")
     assert {volume, f"{volume}-copy"} <= volumes.ready(shell)
     mount = {"volume": volume, "path": "/opt/a b", "readonly": "true"}
     one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(Device("data", "volume", mount),))
@@ -438,23 +438,25 @@ def test_a_link_in_a_builder_does_not_lead_into_the_node(
     assert all("lock" not in guest.config for guest in pve_host.double.world.guests.values()), "it is unmounted"
 
 
-def test_a_file_from_elsewhere_is_no_volume(shell: Shell, volume: str, tmp_path: Path) -> None:
+def test_a_file_from_elsewhere_is_no_volume(
+    provider: ProxmoxProvider, shell: Shell, volume: str, tmp_path: Path
+) -> None:
     for name, content in {"text": b"text", "gzip": b"\x1f\x8b\x08\0 and no more"}.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ProviderError, match=f"Unable to import volume {volume}"):
-            volumes.restore(shell, volume, "digest", tmp_path / name)
+            provider.volumes.import_from(volume, "digest", tmp_path / name)
     subprocess.run(["tar", "-czf", str(tmp_path / "incus"), "-C", "/etc", "hostname"], check=True, timeout=TIMEOUT_S)
     with pytest.raises(ProviderError, match="Unable to import volume"):
-        volumes.restore(shell, volume, "digest", tmp_path / "incus")
+        provider.volumes.import_from(volume, "digest", tmp_path / "incus")
     assert volume not in volumes.ready(shell)
     done = shell.run(["sh", "-c", f"ls -A {volumes.ROOT} | grep {volume}"])
     assert done.stdout == b""
 
 
-def test_a_volume_needs_a_name(shell: Shell) -> None:
+def test_a_volume_needs_a_name(provider: ProxmoxProvider) -> None:
     for name in ("../etc", ".hidden", "a/b", ""):
-        with pytest.raises(ProviderError, match="Unable to use volume"):
-            volumes.delete(shell, name)
+        with pytest.raises(ProviderError, match="Unable to delete volume"):
+            provider.volumes.delete(name)
 
 
 def test_what_a_killed_run_has_left_is_removed_by_the_next(incus_lab: object, pve_host: PveHost) -> None:

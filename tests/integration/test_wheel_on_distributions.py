@@ -137,7 +137,7 @@ def machine(request: pytest.FixtureRequest, incus_lab: Lab, wheel: Path) -> Iter
         for left in made.provider.observe(made.lab).instances:
             made.provider.delete(left)
         for volume in made.volumes():
-            made.provider.delete_volume(volume)
+            made.provider.volumes.delete(volume)
         made.provider.delete(controller)
 
 

@@ -142,7 +142,7 @@ def answers(
     write_folder(folder / "small", folder_files("exl3"))
     (folder / "homelab.yml").write_text(text, encoding="utf-8")
     world = World(monkeypatch)
-    world.host.graphics = cards
+    world.host.cards.there = cards
     found = {}
     for verb in verbs:
         for words in (verb, (*verb, "--json")) if verb != UP else (verb,):

@@ -79,7 +79,7 @@ def world(lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A host with one card."""
     assert lab.exists()
     made = World(monkeypatch)
-    made.host.graphics = (RTX_3060,)
+    made.host.cards.there = (RTX_3060,)
     return made
 
 
@@ -179,7 +179,7 @@ def test_status_does_not_know_what_a_foreign_engine_computes_on(world: World) ->
 
 def test_status_does_not_say_cpu_of_a_card_that_is_gone(world: World) -> None:
     assert world.command("up", "--yes").code == 0
-    world.host.graphics = ()
+    world.host.cards.there = ()
     assert processors(world)["fast/falcon"] == ("?", REASON)
 
 
@@ -201,7 +201,7 @@ def test_fit_does_not_decide_what_nobody_knows(
 ) -> None:
     text, gib, arguments, code = case
     lab.write_text(text, encoding="utf-8")
-    world.host.graphics = (replace(RTX_3060, memory=gib * 2**30),)
+    world.host.cards.there = (replace(RTX_3060, memory=gib * 2**30),)
     answer = world.command("fit", *arguments)
     assert answer.code == code, answer.err
     assert "it fits" not in answer.out.replace("whether it fits is not known", "")

@@ -38,7 +38,7 @@ def quickstart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def world(quickstart: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """The lab's only host, on which everything is as the file says; it has a card."""
     made = World(monkeypatch)
-    made.host.graphics = (CARD,)
+    made.host.cards.there = (CARD,)
     assert made.command("up", str(quickstart), "--yes").code == 0
     return made
 

@@ -124,7 +124,7 @@ def cards_here() -> tuple[Card, ...]:
     """The graphics cards of this machine."""
     from provisioner.hosts import provider_for
 
-    return provider_for(TARGET, "incus").cards()
+    return provider_for(TARGET, "incus").cards.read()
 
 
 def _variables(given: dict[str, Any], cache: Path) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple
     What was done, in words; raises ``ProviderError`` where it was tried and failed.
     """
     lacking = {one.check.target for one in found if one.check.name == NODES and not one.check.ok}
-    done = [(name, providers[name].mend_cards()) for name in sorted(lacking)]
+    done = [(name, providers[name].cards.repair()) for name in sorted(lacking)]
     return tuple(f"{name}: {words}" for name, words in done if words)
 
 
@@ -121,8 +121,8 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
         return _Seen(facts, Graphics(name))
     further = (*_room(lab, made_of, there, provider), *_packages(there, provider))
     try:
-        cards = provider.cards()
-        driver = provider.host_driver() if cards else HostDriver()
+        cards = provider.cards.read()
+        driver = provider.cards.driver() if cards else HostDriver()
     except ProvisionError as error:
         return _Seen(facts, Graphics(name), error if requests else None, further=further)
     seen = Graphics(name, cards, driver, requests, lends=lends(lab.resolved.hosts[name]))

@@ -63,7 +63,7 @@ def imported(lab: Lab, providers: Mapping[str, Provider], reference: str) -> Imp
         notes.append("It bears this lab's mark already.")
     if there.name in lab.spec.containers:
         notes.append("The file has a container of this name already: put what is new here into its block.")
-    obstacle = provider.snapshot_obstacle(there)
+    obstacle = provider.snapshots.obstacle(there)
     if obstacle:
         notes.append(f"No snapshot holds all of it: {obstacle}.")
     changes = differences(replace(there, image=made.image), made)

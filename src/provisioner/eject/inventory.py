@@ -61,7 +61,7 @@ def listing(
 def _variables(one: Instance, provider: Provider) -> dict[str, Any]:
     reached = provider.connection_variables(one.name)
     found: dict[str, Any] = {"ansible_python_interpreter": CONTAINER_PYTHON, **reached}
-    address = provider.address(one.name)
+    address = provider.network.address(one.name)
     if address:  # one that is stopped has none
         found["provision_address"] = address
     for service in one.services:

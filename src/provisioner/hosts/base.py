@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
@@ -30,6 +32,7 @@ LOOKS = 20
 """Containers that are looked into at once on one host."""
 
 OnProgress = Callable[[str, str], None]
+Promise = TypeVar("Promise", bound="Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +47,157 @@ class Looked:
     failures: Mapping[str, ProviderError] = field(default_factory=dict)
 
 
+class Part:
+    """What a provider has one of: the driver's own class of that name, in its module of that name."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+
+
+class Locks(Part, ABC):
+    """Objects of a host of which the server alone decides who made one."""
+
+    kind: ClassVar[str]
+    """What such an object is, in the host's own words."""
+    removal: ClassVar[str]
+    """How people delete one, ``name`` filled in."""
+    heartbeat_s: ClassVar[float] = 3.0
+    """How often the holder of a lock writes on it."""
+    patience_s: ClassVar[float] = 20.0
+    """For how long a lock must stand still until its holder counts as dead."""
+
+    @abstractmethod
+    def create(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make the lock object ``name``; False when there is one: of any number at once the host lets one win."""
+
+    @abstractmethod
+    def read(self, prefix: str) -> dict[str, dict[str, str]]:
+        """The properties of the lock objects whose names begin with ``prefix``, by name."""
+
+    @abstractmethod
+    def renew(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Replace its properties; False when it is gone, or another one (of another ``nonce``) has its name."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete the lock object; a missing one is success."""
+
+
+class Volumes(Part, ABC):
+    """Artifact volumes of a host; ``Provider.observe`` tells which of them are complete."""
+
+    forms: ClassVar[tuple[str, ...]] = ("tar",)
+    """Endings of exported volumes that ``import_from`` reads; the first is what ``export`` writes."""
+
+    @abstractmethod
+    def create(self, volume: str, digest: str) -> None:
+        """Make an empty volume, not ready yet; a half-made one of that name is replaced."""
+
+    @abstractmethod
+    def mark_ready(self, volume: str) -> None:
+        """Say that the volume's content is complete; only such volumes are observed."""
+
+    @abstractmethod
+    def delete(self, volume: str) -> None:
+        """Delete the volume; a missing one is success; so is one in use, by a snapshot too, which is left."""
+
+    @abstractmethod
+    def export(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one file, atomically (a partial file never has the final name)."""
+
+    @abstractmethod
+    def import_from(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready."""
+
+
+class Snapshots(Part, ABC):
+    """Snapshots of the containers of a host."""
+
+    @abstractmethod
+    def take(self, instance: Instance, name: str) -> Snapshot:
+        """Keep the container's disk and settings as they are now under ``name``, until ``delete``."""
+
+    @abstractmethod
+    def delete(self, instance: Instance, name: str) -> None:
+        """Delete one of the container's snapshots; a missing one is success."""
+
+    @abstractmethod
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Make disk and settings what the snapshot holds, running as it was before; all snapshots stay."""
+
+    @abstractmethod
+    def obstacle(self, instance: Instance) -> str:
+        """Why a snapshot would not hold all of it, in words; empty when it would; asked of nobody's containers, too."""
+
+    def is_newest_only(self, instance: Instance) -> bool:  # noqa: ARG002 - for drivers that know of one
+        """Whether only the newest snapshot can be rolled back to: then what it is now cannot be kept before."""
+        return False
+
+
+class Cards(Part, ABC):
+    """The graphics cards of a host; all but ``repair`` only look, and raise ``UnavailableError`` when we may not."""
+
+    @abstractmethod
+    def read(self) -> tuple[Card, ...]:
+        """The cards, in the order of their addresses."""
+
+    def driver(self) -> HostDriver:
+        """What the host does for its cards, for ``doctor``."""
+        from provisioner.gpus.health import HostDriver  # nothing that a lab without cards needs
+
+        return HostDriver()
+
+    def repair(self) -> str:
+        """Make the nodes of NVIDIA's cards that are missing, where the host is this machine; what was done, in words.
+
+        Empty where nothing can be done from here; raises ``ProviderError`` when it was tried and failed.
+        """
+        return ""
+
+
+class Network(Part):
+    """How containers of a host are reached, and what they reach; a driver says what its host can do."""
+
+    def confine(self, instance: Instance) -> str:  # noqa: ARG002 - for drivers whose hosts have such rules
+        """Have the host itself hold a running container to what it ``reaches``; no rules where that is None.
+
+        Addresses are those of now. Why the host cannot, in its own words, is given back; empty where it does.
+        """
+        return ""
+
+    def publications(self, name: str) -> tuple[Device, ...]:  # noqa: ARG002 - for drivers whose hosts pass ports on
+        """Return the container's devices of kind ``publish``, whoever added them, also to what it inherits from."""
+        return ()
+
+    def address(self, name: str) -> str | None:  # noqa: ARG002 - for drivers whose containers have one
+        """The container's own address in the LAN while it runs; None where it has none, or none yet."""
+        return None
+
+
+def _part(promise: Callable[..., Promise]) -> cached_property[Promise]:
+    """An attribute of a provider that is the part of its driver which keeps a promise, imported at its first use."""
+
+    def made(provider: Provider) -> Promise:
+        module = import_module(f"provisioner.hosts.{provider.kind}.{promise.__name__.lower()}")
+        part: Promise = getattr(module, promise.__name__)(provider)
+        return part
+
+    return cached_property(made)
+
+
 class Provider(ABC):
     """One host of a lab, reached through its own API."""
 
     kind: ClassVar[str]
-    forms: ClassVar[tuple[str, ...]] = ("tar",)
-    """Endings of exported volumes that ``import_volume`` reads; the first is what ``export_volume`` writes."""
-    lock_object: ClassVar[str]
-    """What a lock is to the host, in its own words."""
-    lock_removal: ClassVar[str]
-    """How people delete one, ``name`` filled in."""
+    """The name of the driver's folder."""
     can_publish: ClassVar[bool] = True
     """Whether the host passes ports of its own on to containers; else a container has an address in the LAN itself."""
-    heartbeat_s: ClassVar[float] = 3.0
-    """How often the holder of a lock on the host writes on it."""
-    patience_s: ClassVar[float] = 20.0
-    """For how long such a lock must stand still until its holder counts as dead."""
+
+    locks = _part(Locks)
+    volumes = _part(Volumes)
+    snapshots = _part(Snapshots)
+    cards = _part(Cards)
+    network = _part(Network)
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -112,26 +250,6 @@ class Provider(ABC):
         Only looks. A host that does not answer is no error here: that it does not is what was seen.
         """
         return ()
-
-    def cards(self) -> tuple[Card, ...]:
-        """The graphics cards of the host, in the order of their addresses; only looks.
-
-        Raises ``UnavailableError`` when the host does not let us look.
-        """
-        return ()
-
-    def host_driver(self) -> HostDriver:
-        """What the host does for its cards, for ``doctor``; only looks, and raises what ``cards`` raises."""
-        from provisioner.gpus.health import HostDriver  # nothing that a lab without cards needs
-
-        return HostDriver()
-
-    def mend_cards(self) -> str:
-        """Make the nodes of NVIDIA's cards that are missing, where the host is this machine; what was done, in words.
-
-        Empty where nothing can be done from here; raises ``ProviderError`` when it was tried and failed.
-        """
-        return ""
 
     @abstractmethod
     def create(self, instance: Instance) -> Instance:
@@ -211,64 +329,8 @@ class Provider(ABC):
         """Copy a file out of the container to ``target``, streamed; raise ``ProviderError`` when it is missing."""
 
     @abstractmethod
-    def snapshot(self, instance: Instance, name: str) -> Snapshot:
-        """Keep its disk and settings as they are now under ``name``, until ``delete_snapshot``."""
-
-    @abstractmethod
-    def delete_snapshot(self, instance: Instance, name: str) -> None:
-        """Delete one of its snapshots; a missing one is success."""
-
-    @abstractmethod
-    def rollback(self, instance: Instance, name: str) -> Instance:
-        """Make disk and settings what the snapshot holds, running as it was before; all snapshots stay."""
-
-    def snapshot_obstacle(self, instance: Instance) -> str:  # noqa: ARG002 - for drivers that know of one
-        """Why a snapshot would not hold all of it, in words; empty when it would; asked of nobody's containers, too."""
-        return ""
-
-    def goes_back_to_newest_only(self, instance: Instance) -> bool:  # noqa: ARG002 - for drivers that know of one
-        """Whether only the newest snapshot can be rolled back to: then what it is now cannot be kept before."""
-        return False
-
-    @abstractmethod
     def clone(self, instance: Instance, name: str) -> Instance:
         """Copy it under ``name``: stopped, of the same lab, with an identity of its own, unpublished, no snapshots."""
-
-    @abstractmethod
-    def create_volume(self, volume: str, digest: str) -> None:
-        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
-
-    @abstractmethod
-    def mark_volume_ready(self, volume: str) -> None:
-        """Say that the volume's content is complete; only such volumes are observed."""
-
-    @abstractmethod
-    def delete_volume(self, volume: str) -> None:
-        """Delete an artifact volume; a missing one is success; so is one in use, by a snapshot too, which is left."""
-
-    @abstractmethod
-    def export_volume(self, volume: str, target: Path) -> None:
-        """Write the volume's content as one file, atomically (a partial file never has the final name)."""
-
-    @abstractmethod
-    def import_volume(self, volume: str, digest: str, source: Path) -> None:
-        """Make the volume from an exported file and mark it ready."""
-
-    @abstractmethod
-    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Make the lock object ``name``; False when there is one: of any number at once the host lets one win."""
-
-    @abstractmethod
-    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
-        """The properties of the lock objects whose names begin with ``prefix``, by name."""
-
-    @abstractmethod
-    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Replace its properties; False when it is gone, or another one (of another ``nonce``) has its name."""
-
-    @abstractmethod
-    def delete_lock(self, name: str) -> None:
-        """Delete the lock object; a missing one is success."""
 
     @abstractmethod
     def connection_variables(self, name: str) -> dict[str, str]:
@@ -291,21 +353,6 @@ class Provider(ABC):
         ``terminal``: it gets a terminal of its own, and ours becomes raw meanwhile. Else an interruption ends it, with
         its children, and gives 130; a reader that goes away does, too, and gives 141.
         """
-
-    def confine(self, instance: Instance) -> str:  # noqa: ARG002 - for drivers whose hosts have such rules
-        """Have the host itself hold a running container to what it ``reaches``; no rules where that is None.
-
-        Addresses are those of now. Why the host cannot, in its own words, is given back; empty where it does.
-        """
-        return ""
-
-    def publications(self, name: str) -> tuple[Device, ...]:  # noqa: ARG002 - for drivers whose hosts pass ports on
-        """Return the container's devices of kind ``publish``, whoever added them, also to what it inherits from."""
-        return ()
-
-    def address(self, name: str) -> str | None:  # noqa: ARG002 - for drivers whose containers have one
-        """The container's own address in the LAN while it runs; None where it has none, or none yet."""
-        return None
 
 
 def _each(run: Callable[[str], Execution | ProviderError], names: Sequence[str]) -> list[Execution | ProviderError]:

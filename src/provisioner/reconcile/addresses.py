@@ -82,7 +82,7 @@ def look_at_addresses(lab: Lab, providers: Mapping[str, Provider], actual: Fleet
     there = {name: containers[name].host or "" for name in users}
     own = frozenset(name for name in users if not isinstance(containers[name].page, IncusHost))
     with ThreadPoolExecutor(len(users)) as pool:
-        asked = {name: pool.submit(providers[there[name]].address, name) for name in sorted(own)}
+        asked = {name: pool.submit(providers[there[name]].network.address, name) for name in sorted(own)}
         found = {name: one.result() for name, one in asked.items()}
     kept = _remembered(lab.folder / FILE)
     said = {name: address for name, address in found.items() if address}

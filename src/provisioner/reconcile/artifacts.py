@@ -86,7 +86,7 @@ def _import(artifact: Artifact, file: Path, provider: Provider, emit: Emit) -> N
     emit(ApplyStart(artifact.name, "import"))
     started = monotonic()
     try:
-        provider.import_volume(artifact.volume, artifact.digest, file)
+        provider.volumes.import_from(artifact.volume, artifact.digest, file)
     except ProvisionError as error:
         emit(ApplyErrored(artifact.name, "import", error.message))
         raise
@@ -148,7 +148,7 @@ class _Build:
         if artifact.resumable and reopened(artifact, builder, provider, self._say(artifact)):
             self.opened.add(artifact.builder)
             return
-        provider.create_volume(artifact.volume, artifact.digest)
+        provider.volumes.create(artifact.volume, artifact.digest)
         self.opened.add(artifact.builder)
         provider.create(builder)
         provider.start(builder)
@@ -157,7 +157,7 @@ class _Build:
     def _finish(self, artifact: Artifact) -> None:
         provider = self._provider(artifact)
         provider.stop(self._builder(artifact))
-        provider.mark_volume_ready(artifact.volume)
+        provider.volumes.mark_ready(artifact.volume)
         self.made.add(artifact.builder)
         if artifact.cacheable:
             self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
@@ -172,7 +172,7 @@ class _Build:
                 continue
             provider.delete(builder)
             if not is_made:
-                provider.delete_volume(one.volume)
+                provider.volumes.delete(one.volume)
 
     def _tell(self, message: str) -> None:
         self.emit(Diagnostic("note", message))
@@ -212,7 +212,7 @@ def cached_file(folder: Path, artifact: Artifact, form: str) -> Path:
 
 def intact_copy(folder: Path, artifact: Artifact, provider: Provider) -> Path | None:
     """A copy that the provider can import, or None."""
-    files = (cached_file(folder, artifact, form) for form in provider.forms)
+    files = (cached_file(folder, artifact, form) for form in provider.volumes.forms)
     return next((file for file in files if is_intact(file)), None)
 
 
@@ -225,10 +225,10 @@ def is_intact(file: Path) -> bool:
 def remember(folder: Path, artifact: Artifact, provider: Provider) -> Path:
     """Copy a ready volume into the cache; the digest is written last, so that a partial copy is never used."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = cached_file(folder, artifact, provider.forms[0])
+    file = cached_file(folder, artifact, provider.volumes.forms[0])
     digest = _digest_file(file)
     digest.unlink(missing_ok=True)
-    provider.export_volume(artifact.volume, file)
+    provider.volumes.export(artifact.volume, file)
     partial = digest.with_suffix(f".{os.getpid()}")
     partial.write_text(_sha256(file) + "\n", encoding="ascii")
     partial.replace(digest)
@@ -427,7 +427,7 @@ def reopened(artifact: Artifact, builder: Instance, provider: Provider, say: Say
     except ProviderError as error:
         say(f"begin anew: what an earlier run left is of no use ({error.message})")
     provider.delete(builder)
-    provider.delete_volume(artifact.volume)
+    provider.volumes.delete(artifact.volume)
     return False
 
 

@@ -62,7 +62,7 @@ def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Findin
     """Ask the hosts what they pass on to the containers, and yield what the file does not ask for."""
     for one in running:
         try:
-            yield from judged_publications(one, effects.providers[one.host].publications(one.name))
+            yield from judged_publications(one, effects.providers[one.host].network.publications(one.name))
         except ProviderError as error:
             yield _unseen(one, _words(error))
 

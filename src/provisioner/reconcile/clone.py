@@ -298,7 +298,7 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
         _refuse(wanted, _taken(wanted.name, host_name(lab.resolved.containers[wanted.source]), there))
     else:
         effects.emit(Diagnostic("note", f"{left.name} is of a run that was killed: it is deleted, and copied anew"))
-    obstacle = effects.providers[source.host].snapshot_obstacle(source)
+    obstacle = effects.providers[source.host].snapshots.obstacle(source)
     _refuse(wanted, (obstacle, "Copy a container all of whose data is its own.") if obstacle else None)
     before = survey(lab, replace(effects, emit=lambda _event: None), [wanted.source])  # the other one says the same
     after = survey(with_copy, effects, [wanted.source])

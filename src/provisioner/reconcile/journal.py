@@ -174,9 +174,9 @@ def note(containers: Iterable[Instance], work: str, effects: Effects) -> None:
             "volumes": " ".join(volumes_of(container)),
             "nonce": secrets.token_hex(8),  # by which a host whose answer was lost tells whose it is
         }
-        if not provider.create_lock(name, written):
-            provider.delete_lock(name)
-            provider.create_lock(name, written)
+        if not provider.locks.create(name, written):
+            provider.locks.delete(name)
+            provider.locks.create(name, written)
 
 
 def noted(lab: str, work: str, effects: Effects) -> frozenset[str]:
@@ -188,8 +188,8 @@ def drop_volumes_of(lab: str, work: str, effects: Effects) -> None:
     """End ``work`` with all containers: delete the volumes that they used, but for those that are still needed."""
     for name, (host, written) in _read(lab, work, effects).items():
         for volume in written.get("volumes", "").split():
-            effects.providers[host].delete_volume(volume)
-        effects.providers[host].delete_lock(name)
+            effects.providers[host].volumes.delete(volume)
+        effects.providers[host].locks.delete(name)
 
 
 def volumes_of(container: Instance) -> list[str]:
@@ -205,15 +205,15 @@ def forget(containers: Iterable[Instance], effects: Effects) -> None:
         by_host.setdefault(container.host, set()).add(_name(container))
     for host, names in by_host.items():
         provider = effects.providers[host]
-        for name in names.intersection(provider.read_locks(PREFIX)):
-            provider.delete_lock(name)
+        for name in names.intersection(provider.locks.read(PREFIX)):
+            provider.locks.delete(name)
 
 
 def _read(lab: str, work: str, effects: Effects) -> dict[str, tuple[str, Mapping[str, str]]]:
     """What is written of that work, and on which host, by the objects' names."""
     found: dict[str, tuple[str, Mapping[str, str]]] = {}
     for host, provider in effects.providers.items():
-        for name, written in provider.read_locks(f"{PREFIX}{lab}_").items():
+        for name, written in provider.locks.read(f"{PREFIX}{lab}_").items():
             # The nodes of a cluster have these objects in common.
             if (written.get("lab"), written.get("host"), written.get("work")) == (lab, host, work):
                 found[name] = (host, written)

@@ -98,7 +98,7 @@ def take(provider: Provider, terms: Terms, lease: Lease) -> None:
         # By what is written, not by name: names are used again, and a heartbeat that has moved since is no dead one's.
         if all(key == name or dead.get(key) == one for key, one in found.items()):
             for key in dead:
-                provider.delete_lock(key)
+                provider.locks.delete(key)
             return
         lease.give_back(name, provider)
     others = [one for one in found.values() if one.get("nonce") != lease.nonce]
@@ -108,7 +108,7 @@ def take(provider: Provider, terms: Terms, lease: Lease) -> None:
 def _locks(provider: Provider, prefix: str) -> Locks:
     # The names of lab "a-1" begin as those of lab "a" do, and end in another number.
     form = re.compile(re.escape(prefix) + "[0-9]+")
-    found = {name: one for name, one in provider.read_locks(prefix).items() if form.fullmatch(name)}
+    found = {name: one for name, one in provider.locks.read(prefix).items() if form.fullmatch(name)}
     made_by_hand = sorted(name for name, one in found.items() if _OF_A_HOLDER.isdisjoint(one))
     if made_by_hand:
         raise _no_lock(provider, made_by_hand)
@@ -117,8 +117,8 @@ def _locks(provider: Provider, prefix: str) -> Locks:
 
 def _no_lock(provider: Provider, names: Sequence[str]) -> PreflightError:
     """The error that something has the name of a lock and tells of no run."""
-    thing = provider.lock_object
-    commands = "; ".join(provider.lock_removal.format(name=name) for name in names)
+    thing = provider.locks.kind
+    commands = "; ".join(provider.locks.removal.format(name=name) for name in names)
     return PreflightError(
         f"Unable to lock the lab on host {provider.host}: {thing} {', '.join(names)} is no run lock of provision",
         details="It bears the name of one and says of no run that it holds it: somebody has made it by hand, or has "
@@ -311,11 +311,11 @@ class Terms:
 
     def heartbeat_on(self, provider: Provider) -> float:
         """How often a holder writes on its lock there."""
-        return provider.heartbeat_s if self.heartbeat_s is None else self.heartbeat_s
+        return provider.locks.heartbeat_s if self.heartbeat_s is None else self.heartbeat_s
 
     def patience_on(self, provider: Provider) -> float:
         """For how long a lock there must stand still to be a dead run's."""
-        return provider.patience_s if self.patience_s is None else self.patience_s
+        return provider.locks.patience_s if self.patience_s is None else self.patience_s
 
     def refusal(self, why: str, details: str, resolution: str) -> LockedError:
         """The error that ends this run."""
@@ -365,7 +365,7 @@ class Lease:
         lock = _Lock(provider, name, now, now)
         # Noted first: a host that breaks off may have created it all the same.
         self._claimed.append(lock)
-        if provider.create_lock(name, self._written(lock)):
+        if provider.locks.create(name, self._written(lock)):
             self._held.append(lock)
             self._keep_alive(lock)
             return True
@@ -377,9 +377,9 @@ class Lease:
         for lock in [one for one in self._claimed if (one.name, one.provider) == (name, provider)]:
             if lock in self._held:
                 self._held.remove(lock)
-            found = provider.read_locks(name).get(name)
+            found = provider.locks.read(name).get(name)
             if found is not None and found.get("nonce") == self.nonce:
-                provider.delete_lock(name)
+                provider.locks.delete(name)
             self._claimed.remove(lock)
 
     def release(self) -> None:
@@ -416,7 +416,7 @@ class Lease:
         if lock.lost:
             return
         try:
-            found = lock.provider.read_locks(lock.name).get(lock.name)
+            found = lock.provider.locks.read(lock.name).get(lock.name)
         except ProvisionError:
             return  # what that means is found out by the next heartbeat
         if found is None or found.get("nonce") != self.nonce:
@@ -428,7 +428,7 @@ class Lease:
         if lock.lost:
             return
         try:
-            is_there = lock.provider.renew_lock(lock.name, self._written(lock))
+            is_there = lock.provider.locks.renew(lock.name, self._written(lock))
         except ProvisionError as error:
             # Perhaps the host's daemon restarts: asked again at the next beat, until the patience of others ends.
             lock.trouble = str(error)

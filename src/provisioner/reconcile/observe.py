@@ -384,7 +384,7 @@ def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str
 
     hosts = sorted(card_requests(lab.resolved))
     with ThreadPoolExecutor(len(hosts)) as pool:
-        seen = pool.map(lambda host: providers[host].cards(), hosts)
+        seen = pool.map(lambda host: providers[host].cards.read(), hosts)
         return lab.cards(dict(zip(hosts, seen, strict=True)))
 
 

@@ -102,7 +102,7 @@ class Run:
     def _confine(self) -> None:
         """Have hosts hold containers that run others' code to what they reach, by the addresses that these have now."""
         for one in self.seen.wanted:
-            refusal = self.effects.providers[one.host].confine(one)
+            refusal = self.effects.providers[one.host].network.confine(one)
             if refusal:
                 message = f"Host {one.host} cannot hold container {one.name} to what it reaches: rules in it alone do"
                 self.effects.emit(Diagnostic("warning", message, details=refusal, resolution=SEE))

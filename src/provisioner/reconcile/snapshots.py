@@ -50,7 +50,7 @@ def refuse_impossible(made: Plan, seen: Survey, effects: Effects, keep: int) -> 
 def obstacles(made: Plan, seen: Survey, effects: Effects, keep: int) -> dict[str, str]:
     """Why no state of a container could be kept before the plan changes it, by its name; only those that have one."""
     changed = _to_be_changed(made, seen) if keep else []
-    found = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in changed}
+    found = {one.name: effects.providers[one.host].snapshots.obstacle(one) for one in changed}
     return {name: why for name, why in found.items() if why}
 
 
@@ -69,7 +69,7 @@ def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
             close(wanted[one.name], seen.facts, effects)
         proved = proved_as_it_is(one.name, seen.facts)
         name = next_name(one, "" if proved else "unproved")
-        worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
+        worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshots.take(one, name))
         return one.name, Before(name, proved)
 
     there = observe(seen.desired.lab, effects.providers)
@@ -108,7 +108,7 @@ def drop_surplus(lab: Lab, touched: Sequence[Instance], effects: Effects, keep: 
     for one in [one for one in observe(lab.name, effects.providers).instances if one.name in names]:
         old = surplus(one, keep)
         for kept in old:
-            effects.providers[one.host].delete_snapshot(one, kept.name)
+            effects.providers[one.host].snapshots.delete(one, kept.name)
         drop_volumes([replace(one, devices=(), snapshots=old)], effects)
 
 
@@ -123,7 +123,7 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
     with effects.locked(lab.name, "snapshot") as lease:
         chosen = _chosen(lab, effects, targets)
         begun = journal.noted(lab.name, work, effects)
-        found = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in chosen}
+        found = {one.name: effects.providers[one.host].snapshots.obstacle(one) for one in chosen}
         _refuse({one: why for one, why in found.items() if why}, "Limit the verb to other containers.")
         taken = frozenset(one.name for one in chosen if name in {kept.name for kept in one.snapshots})
         others = taken - begun
@@ -134,7 +134,7 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
         journal.note(chosen, work, effects)
         for one in chosen:
             if one.name not in taken:
-                worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
+                worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshots.take, one, name))
         journal.forget(chosen, effects)
     return {one.name: name for one in chosen}
 
@@ -173,7 +173,7 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
     with effects.locked(lab.name, "clone") as lease:
         (one,) = _chosen(lab, effects, (source,))
         provider = effects.providers[one.host]
-        obstacle = provider.snapshot_obstacle(one)
+        obstacle = provider.snapshots.obstacle(one)
         _refuse({source: obstacle} if obstacle else {}, "")
         copy = replace(one, name=name)
         left = left_copy(copy, effects)
@@ -241,12 +241,12 @@ def _gone_back(one: Instance, name: str, effects: Effects) -> str:
 def _back(one: Instance, name: str, now: str, effects: Effects) -> bool:
     """Roll it back; whether what it was until then is kept as snapshot ``now``."""
     provider = effects.providers[one.host]
-    can_keep = not provider.goes_back_to_newest_only(one)
+    can_keep = not provider.snapshots.is_newest_only(one)
 
     def back() -> Instance:
         if can_keep:
-            provider.snapshot(one, now)
-        return provider.rollback(one, name)
+            provider.snapshots.take(one, now)
+        return provider.snapshots.rollback(one, name)
 
     worked(effects, one.name, "rollback", back)
     return can_keep
@@ -263,7 +263,7 @@ def _chosen(lab: Lab, effects: Effects, targets: Sequence[str]) -> list[Instance
 
 
 def _what_becomes(one: Instance, effects: Effects) -> str:
-    if effects.providers[one.host].goes_back_to_newest_only(one):
+    if effects.providers[one.host].snapshots.is_newest_only(one):
         return f"what it is now is lost: {NEWEST_ONLY}"
     return "what it is now is kept as a snapshot"
 

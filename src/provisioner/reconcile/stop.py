@@ -77,4 +77,4 @@ def drop_volumes(former: Iterable[Instance], effects: Effects) -> None:
     """Delete the volumes of containers as they were, but for those that a container or a snapshot still needs."""
     for one in former:
         for volume in journal.volumes_of(one):
-            effects.providers[one.host].delete_volume(volume)
+            effects.providers[one.host].volumes.delete(volume)

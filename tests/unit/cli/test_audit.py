@@ -94,13 +94,13 @@ def test_a_port_that_the_file_asks_for_is_none(up: World, lab: Path) -> None:
     lab.write_text(FILE.replace("model: tiny,", "expose: lan, model: tiny,"))
     up.monkeypatch.setattr(audit, "lan_address", lambda *_: None)
     assert up.command("up", "--yes").code == 0
-    assert any(device.kind == "publish" for device in up.host.publications("llama"))
+    assert any(device.kind == "publish" for device in up.host.network.publications("llama"))
     assert up.command("audit").code == 0
 
 
 def test_a_host_that_does_not_tell_its_ports_passes_for_nothing(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        up.host,
+        up.host.network,
         "publications",
         raising(ProviderError("Unable to look at the devices of container llama", details="Not authorized")),
     )

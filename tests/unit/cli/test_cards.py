@@ -21,7 +21,7 @@ def wants_a_card(lab: Path) -> None:
 
 
 def test_the_card_is_planned_attached_and_then_nothing_is_left_to_do(world: World) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
     assert world.command("plan").printed == world.snapshot
     assert world.command("up", "--yes").code == 0
     devices = {one.name: one.properties for one in world.host.containers["llama"].instance.devices}
@@ -30,9 +30,9 @@ def test_the_card_is_planned_attached_and_then_nothing_is_left_to_do(world: Worl
 
 
 def test_another_driver_on_the_host_runs_the_role_again_and_says_so(world: World) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
     assert world.command("up", "--yes").code == 0
-    world.host.graphics = (replace(RTX_3060, driver_version="590.48.01"),)
+    world.host.cards.there = (replace(RTX_3060, driver_version="590.48.01"),)
     assert world.command("plan").printed == world.snapshot
     assert world.command("plan", "--detailed-exitcode").code == 2
 
@@ -52,7 +52,7 @@ def test_another_driver_on_the_host_runs_the_role_again_and_says_so(world: World
 def test_a_card_that_cannot_be_had_is_refused_with_its_line_and_nothing_touched(
     world: World, lab: Path, graphics: tuple[Card, ...], gpu: str
 ) -> None:
-    world.host.graphics = graphics
+    world.host.cards.there = graphics
     lab.write_text(lab.read_text().replace("gpu: any", f"gpu: {gpu}"))
     assert world.command("plan").ended(4) == world.snapshot
     assert world.command("up", "--yes").code == 4
@@ -60,7 +60,7 @@ def test_a_card_that_cannot_be_had_is_refused_with_its_line_and_nothing_touched(
 
 
 def test_a_card_that_two_want_alone_is_refused(world: World, lab: Path) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
     own = "gpu: { vendor: nvidia, sharing: exclusive }"
     text = lab.read_text().replace("gpu: any", own).replace("  gateway:\n", f"  gateway:\n    {own}\n")
     lab.write_text(text)
@@ -68,7 +68,7 @@ def test_a_card_that_two_want_alone_is_refused(world: World, lab: Path) -> None:
 
 
 def test_what_the_proof_measured_stands_beside_the_next_sum(world: World) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
     world.measured = {"llama/llama_cpp": {"device_memory": 900 * 2**20}}
     assert "measured" not in world.command("fit").out
     assert world.command("up", "--yes").code == 0
@@ -76,9 +76,9 @@ def test_what_the_proof_measured_stands_beside_the_next_sum(world: World) -> Non
 
 
 def test_status_and_verify_say_of_a_card_that_is_gone(world: World) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
     assert world.command("up", "--yes").code == 0
-    world.host.graphics = ()
+    world.host.cards.there = ()
     assert world.command("status").ended(0) == world.snapshot
     assert world.command("verify").ended(3) == world.snapshot
     assert ("verify.yml", "service_llama_cpp/llama") not in [
@@ -87,7 +87,7 @@ def test_status_and_verify_say_of_a_card_that_is_gone(world: World) -> None:
 
 
 def test_a_device_that_is_not_there_is_a_failed_proof_though_the_engine_was_not_started(world: World) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
     refused = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : device | Refuse to compute on the CPU", "no CUDA0")
     world.failures = {"site.yml": (refused,)}
     answer = world.command("up", "--yes")

@@ -130,7 +130,7 @@ def test_a_service_that_takes_turns_is_not_copied(up: World, lab: Path, monkeypa
 
 
 def test_a_card_is_given_to_the_copy_once_nothing_would_be_loaded_as_in_the_original(up: World, lab: Path) -> None:
-    up.host.graphics = (RTX_3060,)
+    up.host.cards.there = (RTX_3060,)
     lab.write_text(FILE.replace("  llama:\n", "  llama:\n    gpu: any\n"))
     assert up.command("up", "--yes").code == 0
     had: list[bool] = []
@@ -147,7 +147,7 @@ def test_a_card_is_given_to_the_copy_once_nothing_would_be_loaded_as_in_the_orig
 
 
 def test_a_card_that_only_one_may_have_is_not_shared_with_a_copy(up: World, lab: Path) -> None:
-    up.host.graphics = (RTX_3060,)
+    up.host.cards.there = (RTX_3060,)
     own = FILE.replace("  llama:\n", "  llama:\n    gpu: { vendor: nvidia, sharing: exclusive }\n")
     lab.write_text(own)
     assert up.command("up", "--yes").code == 0

@@ -35,13 +35,13 @@ def chat_there(world: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> Worl
 def closed_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Whether the chat is closed when a snapshot is taken and while the playbook runs, once that has happened."""
     seen: dict[str, bool] = {}
-    snapshot = world.host.snapshot
+    take = world.host.snapshots.take
 
     def taken(*arguments: object) -> Snapshot:
         seen.setdefault("snapshot", UNIT in world.active)
-        return snapshot(*arguments)  # type: ignore[arg-type]  # as it is called
+        return take(*arguments)  # type: ignore[arg-type]  # as it is called
 
-    monkeypatch.setattr(world.host, "snapshot", taken)
+    monkeypatch.setattr(world.host.snapshots, "take", taken)
     world.then = lambda: seen.setdefault("playbook", UNIT in world.active)
     return seen
 
@@ -95,7 +95,7 @@ def test_it_is_open_again_where_its_state_cannot_be_kept(chat_there: World, monk
         assert UNIT in chat_there.active
         raise ProviderError("Unable to keep the state of container chat", details="No space left on device")
 
-    monkeypatch.setattr(chat_there.host, "snapshot", full)
+    monkeypatch.setattr(chat_there.host.snapshots, "take", full)
     assert chat_there.command("up", "--yes").code == 1
     assert not chat_there.active
 

@@ -12,6 +12,7 @@ from provisioner.doctor import hosts
 from provisioner.gpus.cards import Card, Link, Node
 from provisioner.gpus.health import HostDriver
 from provisioner.hosts.fake import Container, FakeProvider
+from provisioner.hosts.fake.cards import Cards
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.host_facts import HostAnswers, HostFact
 from provisioner.values.state import Execution, Instance, Status
@@ -37,39 +38,47 @@ ARRIVED = "".join(f"node\t{path} 666 0 0\n" for path in NODES) + (
 WITH_CARD = FILE.replace("  llama:\n", "  llama:\n    gpu: any\n")
 
 
-class Box(FakeProvider):
-    """A host with a card, as far as its nodes are there."""
+class OneCard(Cards):
+    """A card, as far as its nodes are there."""
 
-    def __init__(self, card: Card | None = CARD, driver: HostDriver = DRIVER) -> None:
-        super().__init__("box")
-        self.card, self.driver = card, driver
-        self.mends: list[str] = []
+    def __init__(self, host: FakeProvider, card: Card | None) -> None:
+        super().__init__(host)
+        self.card, self.does = card, DRIVER
+        self.repairs: list[str] = []
         self.trouble: Exception | None = None
+
+    def read(self) -> tuple[Card, ...]:
+        """The card."""
+        if isinstance(self.trouble, UnavailableError):
+            raise self.trouble
+        return (self.card,) if self.card else ()
+
+    def driver(self) -> HostDriver:
+        """What the host does for it."""
+        return self.does
+
+    def repair(self) -> str:
+        """Make the nodes."""
+        if isinstance(self.trouble, ProviderError):
+            raise self.trouble
+        assert self.card
+        self.card = replace(self.card, nodes=CARD.nodes, missing=())
+        self.repairs.append("made them")
+        return "ran nvidia-modprobe -u -c 0"
+
+
+class Box(FakeProvider):
+    """A host with a card."""
+
+    def __init__(self, card: Card | None = CARD) -> None:
+        super().__init__("box")
+        self.cards = self.graphics = OneCard(self, card)
         self.facts: tuple[HostFact, ...] = ()
         self.inside = ARRIVED
 
     def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:  # noqa: ARG002 - it is always well
         """What was seen of the host itself."""
         return self.facts
-
-    def cards(self) -> tuple[Card, ...]:
-        """Its card."""
-        if isinstance(self.trouble, UnavailableError):
-            raise self.trouble
-        return (self.card,) if self.card else ()
-
-    def host_driver(self) -> HostDriver:
-        """What it does for it."""
-        return self.driver
-
-    def mend_cards(self) -> str:
-        """Make the nodes."""
-        if isinstance(self.trouble, ProviderError):
-            raise self.trouble
-        assert self.card
-        self.card = replace(self.card, nodes=CARD.nodes, missing=())
-        self.mends.append("made them")
-        return "ran nvidia-modprobe -u -c 0"
 
     def shell(
         self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
@@ -114,7 +123,7 @@ def box(world: World) -> Box:
 def test_a_kind_of_host_that_tells_nothing_of_its_drivers_is_looked_at_all_the_same(world: World, lab: Path) -> None:
     lab.write_text(WITH_CARD)
     world.host = FakeProvider("box")
-    world.host.graphics = (CARD,)
+    world.host.cards.there = (CARD,)
     assert ("box", "boot") in bad(world)
 
 
@@ -146,12 +155,12 @@ def test_what_did_not_arrive(wanting: World) -> None:
 def test_a_container_that_cannot_be_asked_hides_nothing_else(wanting: World) -> None:
     running(wanting)
     box(wanting).inside = ""
-    box(wanting).driver = HostDriver(module="580.95.05")
+    box(wanting).graphics.does = HostDriver(module="580.95.05")
     assert bad(wanting) == [("box", "boot"), ("box", "gpu")]
 
 
 def test_an_engine_that_has_no_code_for_the_card(wanting: World) -> None:
-    box(wanting).card = replace(CARD, capability="6.1")
+    box(wanting).graphics.card = replace(CARD, capability="6.1")
     assert bad(wanting) == [("llama/llama_cpp", "cuda")]
 
 
@@ -161,7 +170,7 @@ def test_a_card_with_less_than_is_required(wanting: World, lab: Path) -> None:
 
 
 def test_a_host_whose_cards_cannot_be_looked_at(wanting: World, lab: Path) -> None:
-    box(wanting).trouble = UnavailableError("Unable to look at the graphics cards", resolution="See: dmesg")
+    box(wanting).graphics.trouble = UnavailableError("Unable to look at the graphics cards", resolution="See: dmesg")
     assert bad(wanting) == [("box", "gpu")]
     lab.write_text(FILE)
     assert bad(wanting) == []
@@ -169,28 +178,28 @@ def test_a_host_whose_cards_cannot_be_looked_at(wanting: World, lab: Path) -> No
 
 def test_a_host_that_does_not_answer_is_not_asked_for_its_cards(wanting: World) -> None:
     box(wanting).facts = (HostAnswers("box", problem="Unable to reach it"),)
-    box(wanting).trouble = UnavailableError("must not be asked")
+    box(wanting).graphics.trouble = UnavailableError("must not be asked")
     assert bad(wanting) == [("box", "answers")]
 
 
 def test_fix_makes_missing_nodes_and_looks_again(wanting: World) -> None:
     lacking = replace(CARD, nodes=CARD.nodes[:2], missing=NODES[2:])
-    box(wanting).card = lacking
+    box(wanting).graphics.card = lacking
     assert bad(wanting) == [("box", "gpu"), ("box", "nodes")]
-    assert box(wanting).mends == []
+    assert box(wanting).graphics.repairs == []
     assert wanting.command("doctor", "--fix").ended(0) == wanting.snapshot
-    assert box(wanting).mends == ["made them"]
+    assert box(wanting).graphics.repairs == ["made them"]
     wanting.command("doctor", "--fix")
-    assert box(wanting).mends == ["made them"]
+    assert box(wanting).graphics.repairs == ["made them"]
 
 
 def test_fix_that_fails_says_why(wanting: World) -> None:
-    box(wanting).card = replace(CARD, nodes=CARD.nodes[:2], missing=NODES[2:])
-    box(wanting).trouble = ProviderError("Unable to make the nodes", resolution="sudo provision doctor --fix")
+    box(wanting).graphics.card = replace(CARD, nodes=CARD.nodes[:2], missing=NODES[2:])
+    box(wanting).graphics.trouble = ProviderError("Unable to make the nodes", resolution="sudo provision doctor --fix")
     assert wanting.command("doctor", "--fix").ended(1) == wanting.snapshot
 
 
 def test_fix_does_nothing_about_what_it_cannot_mend(wanting: World) -> None:
-    box(wanting).driver = HostDriver(module="580.95.05")
+    box(wanting).graphics.does = HostDriver(module="580.95.05")
     assert bad(wanting, "--fix") == [("box", "boot")]
-    assert box(wanting).mends == []
+    assert box(wanting).graphics.repairs == []

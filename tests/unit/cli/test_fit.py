@@ -154,7 +154,7 @@ containers:
 @pytest.fixture
 def on_card(world: World, nine: Path) -> Path:
     """A lab of two engines on the one card of the host; 262,144 tokens are too many for it."""
-    world.host.graphics = (CARD,)
+    world.host.cards.there = (CARD,)
     nine.write_text(ON_CARD.replace("CONTEXT", "262144"), encoding="utf-8")
     return nine
 
@@ -167,7 +167,7 @@ def test_the_card_of_the_host_holds_all_engines_that_get_it(world: World, on_car
 
 
 def test_a_host_that_tells_no_card_is_no_end_of_the_sum(world: World, on_card: Path) -> None:
-    world.host.graphics = ()
+    world.host.cards.there = ()
     assert world.command("fit", str(on_card)).ended(0) == world.snapshot
     assert world.command("fit", str(on_card), "--memory", "8GiB").code == 4
 
@@ -239,7 +239,7 @@ def registry(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.mark.usefixtures("registry")
 def test_what_a_registry_does_not_tell_is_unknown_with_its_reason(world: World, lab: Path) -> None:
     assert world.command("fit", str(lab), "--memory", "8GiB").ended(3) == world.snapshot
-    world.host.graphics = (CARD,)
+    world.host.cards.there = (CARD,)
     plan = world.done("plan", str(lab))
     assert plan.after_plan == world.snapshot
 
@@ -261,7 +261,7 @@ def test_a_registry_is_asked_when_a_plan_is_made_and_only_for_what_gets_a_card(
     world: World, lab: Path, registry: Registry
 ) -> None:
     registry.publish("library/small:1b", {"model": model_bytes()}, {})
-    world.host.graphics = (CARD,)
+    world.host.cards.there = (CARD,)
     for verb in ("validate", "show", "status"):
         world.command(verb, str(lab))
     assert registry.server.seen == []

@@ -261,7 +261,7 @@ def test_what_free_words_change_is_no_reason_for_advice(world: World, new: Path)
 def test_up_asks_what_it_has_just_built_before_it_makes_a_container(
     world: World, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.host.graphics = (RTX_3060,)
+    world.host.cards.there = (RTX_3060,)
 
     def left(artifact: Artifact, _copy: Path) -> None:
         if artifact.role == "llama_cpp":

@@ -43,24 +43,36 @@ class Mortal(FakeProvider):
 
     death = Death(0)
 
-    def rollback(self, instance: Instance, name: str) -> Instance:
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+        self._restore = self.snapshots.rollback
+        for part, names in STEPS.items():
+            owner = getattr(self, part, self)
+            for name in names:
+                setattr(owner, name, self._one_step(getattr(owner, name)))
+        self.snapshots.rollback = self._rollback  # type: ignore[method-assign]
+
+    def _one_step(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of the driver as one step, before or after which the run may be killed."""
+        return lambda *arguments, **named: self.death(lambda: method(*arguments, **named))
+
+    def _rollback(self, instance: Instance, name: str) -> Instance:
         """Three steps, between any of which the run may be killed."""
         ran = self.containers[instance.name].instance.status is Status.RUNNING
         self.stop(instance)
-        self.death(lambda: super(Mortal, self).rollback(instance, name))
+        self.death(lambda: self._restore(instance, name))
         if ran:
             self.start(instance)
         return self.containers[instance.name].instance
 
 
-def one_step(name: str) -> Callable[..., Any]:
-    """A method of the driver as one step, before or after which the run may be killed."""
-    method: Callable[..., Any] = getattr(FakeProvider, name)
-    return lambda host, *arguments, **named: host.death(lambda: method(host, *arguments, **named))
-
-
-for step_name in ("snapshot", "clone", "start", "stop", "delete", "create_lock", "delete_volume", "delete_lock"):
-    setattr(Mortal, step_name, one_step(step_name))
+STEPS = {
+    "itself": ("clone", "start", "stop", "delete"),
+    "snapshots": ("take",),
+    "locks": ("create", "delete"),
+    "volumes": ("delete",),
+}
+"""What is one step each, by the part of the driver that does it."""
 
 
 @pytest.fixture

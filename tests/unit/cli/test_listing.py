@@ -31,7 +31,7 @@ def test_containers_stand_in_the_groups_of_what_they_are(up: World) -> None:
     assert found.missing == ()
     llama = found.variables["llama"]
     assert llama["ansible_connection"] == "fake"
-    assert llama["provision_address"] == up.host.address("llama")
+    assert llama["provision_address"] == up.host.network.address("llama")
     assert llama["llama_cpp_context"] == 4096
 
 

@@ -139,7 +139,7 @@ def test_the_hosts_driver_is_as_new_as_the_stack_needs(
     written.write_text(written.read_text().replace("  tabby:\n", "  tabby:\n    gpu: any\n"))
     nodes = (Node("/dev/nvidia0", 195, 0),)
     card = Card("0000:01:00.0", "nvidia", "RTX 3060", "nvidia", driver_version=driver, nodes=nodes)
-    world.host.graphics = (card,)
+    world.host.cards.there = (card,)
     assert world.command("plan", str(written)).ended(code) == world.snapshot
 
 
@@ -157,7 +157,9 @@ def test_a_stack_for_the_processor_asks_for_no_driver(world: World, written: Pat
     assert world.command("lock", str(written), "--from", str(wheels)).code == 0
     written.write_text(written.read_text().replace("  tabby:\n", "  tabby:\n    gpu: any\n"))
     nodes = (Node("/dev/nvidia0", 195, 0),)
-    world.host.graphics = (Card("0000:01:00.0", "nvidia", "RTX 3060", "nvidia", driver_version="470.1", nodes=nodes),)
+    world.host.cards.there = (
+        Card("0000:01:00.0", "nvidia", "RTX 3060", "nvidia", driver_version="470.1", nodes=nodes),
+    )
     world.done("plan", str(written))
 
 

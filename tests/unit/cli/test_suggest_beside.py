@@ -35,7 +35,7 @@ SERVING = "  {name}: {{ gpu: any, services: {{ llama_cpp: {{ model: {model}, con
 @pytest.fixture
 def box(world: World, tmp_path: Path) -> World:
     """A host with a card, on which the file has one that speaks."""
-    world.host.graphics = (CARD,)
+    world.host.cards.there = (CARD,)
     for name, layers in (("one", 32), ("two", 16)):
         values = {**LLAMA, "general.file_type": 15, "llama.block_count": layers}
         (tmp_path / f"{name}.gguf").write_bytes(gguf_bytes(values))
@@ -121,7 +121,7 @@ def test_what_nobody_knows_is_said(box: World) -> None:
 
 
 def test_where_too_little_is_left_nothing_fits(box: World) -> None:
-    box.host.graphics = (replace(CARD, memory=2700 * MIB),)
+    box.host.cards.there = (replace(CARD, memory=2700 * MIB),)
     assert box.command("suggest", "one.gguf").ended(4) == box.snapshot
     assert len(ways(box, "one.gguf", "--exclusive")) == 1
 

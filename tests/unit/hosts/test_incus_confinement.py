@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from provisioner.hosts.incus.api import WireError
-from provisioner.hosts.incus.confinement import ACLS, PRIVATE, REFUSED, Confinement, name_of, released
+from provisioner.hosts.incus.inside import IncusHost
+from provisioner.hosts.incus.network import ACLS, PRIVATE, REFUSED, Network, name_of, released
 from provisioner.hosts.incus.translate import LAB
+from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance
 from tests.unit.ansible.switch_programs import program
 
@@ -88,18 +90,21 @@ def incus() -> Incus:
     return Incus()
 
 
-def confinement(incus: Any) -> Confinement:
-    return Confinement(incus, "home", CARD)
+def network(incus: Any, card: Mapping[str, str] = CARD) -> Network:
+    host = IncusHost("box")
+    host.client = incus
+    host.profile_devices = {"root": ROOT, "eth0": card}
+    return Network(host)
 
 
 def seen(incus: Incus) -> Any:
     """What is told of the container: nothing at all, or what it is held to and what refuses that."""
-    told = confinement(incus).read(incus.server, [incus.get("instances", "web")])
+    told = network(incus).read("home", incus.server, [incus.get("instances", "web")])
     return None if told is None else told.get("web")
 
 
 def held(incus: Incus, one: Instance = WEB) -> str:
-    return confinement(incus).hold(one, ROOT)
+    return network(incus).confine(one)
 
 
 def is_in(address: str, place: str) -> bool:
@@ -251,7 +256,7 @@ def test_a_kernel_that_refuses_is_noted_until_there_is_another_one(incus: Incus)
 
 def test_another_refusal_is_an_error(incus: Incus) -> None:
     incus.refuses = "Network ACL not found"
-    with pytest.raises(WireError, match="Network ACL not found"):
+    with pytest.raises(ProviderError, match="Unable to keep container web in\nNetwork ACL not found"):
         held(incus)
 
 
@@ -260,9 +265,9 @@ def test_a_list_that_is_not_of_the_lab_is_never_touched(incus: Incus) -> None:
     incus.lists[ACL]["config"] = {LAB: "other"}
     before = deepcopy(incus.lists)
     assert seen(incus) is None
-    with pytest.raises(WireError, match="already exists"):
+    with pytest.raises(ProviderError, match="already exists"):
         held(incus)
-    confinement(incus).delete("web")
+    network(incus).delete(WEB)
     assert incus.lists == before
 
 
@@ -270,9 +275,9 @@ def test_it_goes_with_its_container_and_off_the_card_where_nothing_is_kept_in(in
     held(incus)
     held(incus, replace(WEB, reaches=None))
     assert incus.web["devices"]["eth0"] == CARD
-    confinement(incus).delete("web")
+    network(incus).delete(WEB)
     assert incus.lists == {}
-    confinement(incus).delete("web")
+    network(incus).delete(WEB)
 
 
 def test_lists_of_others_stay_on_the_card(incus: Incus) -> None:
@@ -296,13 +301,13 @@ def test_lists_of_others_stay_on_the_card(incus: Incus) -> None:
     ],
 )
 def test_a_host_that_cannot_says_so(incus: Incus, server: dict[str, Any], card: dict[str, str]) -> None:
-    assert Confinement(incus, "home", card).read(server, []) is None  # type: ignore[arg-type]
+    assert network(incus, card).read("home", server, []) is None
 
 
 def test_who_may_not_see_lists_has_none(incus: Incus) -> None:
     incus.forbids = True
-    assert confinement(incus).read(incus.server, []) is None
-    confinement(incus).delete("web")
+    assert network(incus).read("home", incus.server, []) is None
+    network(incus).delete(WEB)
 
 
 def test_a_long_name_is_told_apart_by_its_end() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.hosts.fake import FakeProvider, Volume
+from provisioner.hosts.fake.volumes import Volumes
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.services.llama_cpp.memory_program import program_of
@@ -98,25 +99,34 @@ def test_another_host_takes_it_from_the_cache(box: FakeProvider, tmp_path: Path)
     assert not [file for file in tmp_path.iterdir() if MODEL.volume in file.name]
 
 
+class LateImports(Volumes):
+    """Volumes of which none is imported before a builder has come up."""
+
+    def __init__(self, host: Imports) -> None:
+        super().__init__(host)
+        self._imports = host
+
+    def import_from(self, volume: str, digest: str, source: Path) -> None:
+        """Import it once there is a build, or fail."""
+        assert self._imports.is_building.wait(60), "nothing is built beside the import"
+        if self._imports.fails:
+            raise ProviderError(f"Unable to import {volume}")
+        super().import_from(volume, digest, source)
+
+
 class Imports(FakeProvider):
-    """A host on which nothing is imported before a builder has come up."""
+    """A host with such volumes."""
 
     def __init__(self, *, fails: bool = False) -> None:
         super().__init__("box")
         self.fails = fails
         self.is_building = threading.Event()
+        self.volumes = LateImports(self)
 
     def start(self, instance: Instance) -> None:
         """As it is; and from now on there is a build."""
         super().start(instance)
         self.is_building.set()
-
-    def import_volume(self, volume: str, digest: str, source: Path) -> None:
-        """Import it once there is a build, or fail."""
-        assert self.is_building.wait(60), "nothing is built beside the import"
-        if self.fails:
-            raise ProviderError(f"Unable to import {volume}")
-        super().import_volume(volume, digest, source)
 
 
 def test_what_is_in_the_cache_is_taken_from_it_while_the_rest_is_built(box: FakeProvider, tmp_path: Path) -> None:
@@ -225,13 +235,14 @@ def test_what_ansible_was_ended_in_is_not_ready_though_another_one_had_failed(
 
 
 def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path) -> None:
-    class Busy(FakeProvider):
-        def create_volume(self, volume: str, digest: str) -> None:
+    class Busy(Volumes):
+        def create(self, volume: str, digest: str) -> None:
             if volume == BUILT.volume:
                 raise ProviderError("Unable to create volume", details="another run is at it")
-            super().create_volume(volume, digest)
+            super().create(volume, digest)
 
-    busy = Busy("box")
+    busy = FakeProvider("box")
+    busy.volumes = Busy(busy)
     busy.volumes[BUILT.volume] = box.volumes.setdefault(BUILT.volume, Volume("theirs"))
     with pytest.raises(ProviderError, match="another run is at it"):
         _ensure(busy, [BUILT, MODEL], Builds(busy), tmp_path)

@@ -18,8 +18,9 @@ import pytest
 
 from provisioner.hosts.base import Provider
 from provisioner.hosts.fake import FakeProvider
-from provisioner.hosts.incus import IncusProvider
-from provisioner.hosts.proxmox import ProxmoxProvider
+from provisioner.hosts.fake.locks import Locks
+from provisioner.hosts.incus.locks import Locks as ProfileLocks
+from provisioner.hosts.proxmox.locks import Locks as PoolLocks
 from provisioner.reconcile.lock import Holder, Lease, Terms, held, take, this_process, uptime
 from provisioner.values.errors import ExitCode, LockedError, PreflightError, ProviderError
 from tests.processes import awaited_at_end
@@ -70,7 +71,7 @@ def beating(host: FakeProvider, name: str, written: Mapping[str, str]) -> Iterat
         count = 0
         while not over.wait(HEARTBEAT_S):
             count += 1
-            host.renew_lock(name, {**written, "heartbeat": f"n{count}"})
+            host.locks.renew(name, {**written, "heartbeat": f"n{count}"})
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -152,7 +153,7 @@ def test_a_refusal_by_the_second_host_gives_back_the_first(box: FakeProvider) ->
 
 
 def test_a_dead_process_of_this_machine_is_followed_at_once(box: FakeProvider, ended: Holder) -> None:
-    box.create_lock(FIRST, left_by(ended))
+    box.locks.create(FIRST, left_by(ended))
     began = time.monotonic()
     with lock(box, patience_s=60.0, heartbeat_s=3.0):
         assert list(box.locks) == [SECOND]
@@ -161,7 +162,7 @@ def test_a_dead_process_of_this_machine_is_followed_at_once(box: FakeProvider, e
 
 
 def test_a_process_id_that_was_given_again_is_not_its_holder(box: FakeProvider) -> None:
-    box.create_lock(FIRST, left_by(replace(this_process("up"), start="1")))
+    box.locks.create(FIRST, left_by(replace(this_process("up"), start="1")))
     with lock(box, patience_s=60.0, heartbeat_s=3.0):
         assert list(box.locks) == [SECOND]
 
@@ -169,7 +170,7 @@ def test_a_process_id_that_was_given_again_is_not_its_holder(box: FakeProvider) 
 def test_a_process_that_has_ended_and_was_not_asked_for_is_dead(box: FakeProvider) -> None:
     with awaited_at_end(subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE)) as zombie:
         dead = replace(this_process("up"), pid=zombie.pid, start=_start_of(zombie.pid))
-        box.create_lock(FIRST, left_by(dead))
+        box.locks.create(FIRST, left_by(dead))
         with pytest.raises(LockedError), lock(box):
             pytest.fail("it still runs")
         zombie.kill()
@@ -194,7 +195,7 @@ def test_a_living_run_elsewhere_is_refused_and_named(box: FakeProvider) -> None:
 
 @pytest.mark.parametrize("since", ["2020-01-01T00:00:00+00:00", "2099-01-01T00:00:00+00:00", "noon"])
 def test_a_dead_run_elsewhere_is_followed_after_patience_whatever_its_clock_says(box: FakeProvider, since: str) -> None:
-    box.create_lock(FIRST, left_by(ELSEWHERE, since=since))
+    box.locks.create(FIRST, left_by(ELSEWHERE, since=since))
     began = time.monotonic()
     with lock(box):
         assert time.monotonic() - began >= PATIENCE_S
@@ -203,7 +204,7 @@ def test_a_dead_run_elsewhere_is_followed_after_patience_whatever_its_clock_says
 
 
 def test_what_takes_long_is_said_once(box: FakeProvider) -> None:
-    box.create_lock(FIRST, left_by(ELSEWHERE))
+    box.locks.create(FIRST, left_by(ELSEWHERE))
     said: list[str] = []
     with lock(box, said=said, patience_s=2.6):
         assert len(said) == 1
@@ -211,7 +212,7 @@ def test_what_takes_long_is_said_once(box: FakeProvider) -> None:
 
 
 def test_quick_things_are_not_said(box: FakeProvider) -> None:
-    box.create_lock(FIRST, left_by(ELSEWHERE))
+    box.locks.create(FIRST, left_by(ELSEWHERE))
     said: list[str] = []
     with lock(box, said=said):
         pass
@@ -225,22 +226,22 @@ def test_quick_things_are_not_said(box: FakeProvider) -> None:
 )
 def test_a_lock_that_somebody_edited_is_watched_and_followed(box: FakeProvider, written: Mapping[str, str]) -> None:
     here = this_process("up")
-    box.create_lock(FIRST, {"machine": here.machine, "namespace": here.namespace, **written})
+    box.locks.create(FIRST, {"machine": here.machine, "namespace": here.namespace, **written})
     with lock(box):
         assert list(box.locks) == [SECOND]
 
 
 def test_one_that_is_edited_while_it_is_watched_is_alive(box: FakeProvider) -> None:
-    box.create_lock(FIRST, {"holder": "y"})
+    box.locks.create(FIRST, {"holder": "y"})
     threading.Timer(PATIENCE_S / 4, lambda: box.locks.update({FIRST: {"holder": "x"}})).start()
     with pytest.raises(LockedError), lock(box):
         pytest.fail("it moved")
 
 
 def test_one_that_vanishes_while_it_is_watched_is_free(box: FakeProvider) -> None:
-    box.create_lock(FIRST, left_by(ELSEWHERE))
+    box.locks.create(FIRST, left_by(ELSEWHERE))
     began = time.monotonic()
-    threading.Timer(0.1, lambda: box.delete_lock(FIRST)).start()
+    threading.Timer(0.1, lambda: box.locks.delete(FIRST)).start()
     with lock(box, patience_s=30.0):
         assert time.monotonic() - began < 5
         assert list(box.locks) == [FIRST]
@@ -249,19 +250,20 @@ def test_one_that_vanishes_while_it_is_watched_is_free(box: FakeProvider) -> Non
 def test_a_host_that_answers_nobody_for_a_while_proves_nothing_about_the_holder() -> None:
     """Its heartbeat stands still for that time, as nothing reaches the host."""
 
-    class Hanging(FakeProvider):
+    class Late(Locks):
         hung = False
 
-        def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        def read(self, prefix: str) -> dict[str, dict[str, str]]:
             """List what is there, late."""
-            found = super().read_locks(prefix)
+            found = super().read(prefix)
             if not self.hung and found:
                 self.hung = True
                 time.sleep(PATIENCE_S * 2)
             return found
 
-    box = Hanging("box")
-    box.create_lock(FIRST, left_by(ELSEWHERE))
+    box = FakeProvider("box")
+    box.locks = Late(box)
+    box.locks.create(FIRST, left_by(ELSEWHERE))
     began = time.monotonic()
     with lock(box):
         assert time.monotonic() - began >= PATIENCE_S * 3
@@ -269,8 +271,8 @@ def test_a_host_that_answers_nobody_for_a_while_proves_nothing_about_the_holder(
 
 def test_a_lock_that_another_run_has_taken_over_is_lost(box: FakeProvider) -> None:
     with lock(box, patience_s=60.0) as lease:
-        box.create_lock(SECOND, left_by(ELSEWHERE))
-        box.delete_lock(FIRST)
+        box.locks.create(SECOND, left_by(ELSEWHERE))
+        box.locks.delete(FIRST)
         with pytest.raises(LockedError, match="its lock on host box was lost") as caught:
             until_lost(lease)
         assert "taken it over" in caught.value.details
@@ -287,75 +289,78 @@ def until_lost(lease: Lease) -> None:
 
 def test_a_name_that_somebody_else_has_by_now_is_neither_renewed_nor_deleted(box: FakeProvider) -> None:
     with lock(box, patience_s=60.0) as lease:
-        box.delete_lock(FIRST)
+        box.locks.delete(FIRST)
         theirs = left_by(ELSEWHERE)
-        box.create_lock(FIRST, theirs)
+        box.locks.create(FIRST, theirs)
         with pytest.raises(LockedError, match="was lost"):
             until_lost(lease)
     assert box.locks == {FIRST: theirs}
 
 
-class Broken(FakeProvider):
-    """A host whose daemon can be away."""
+class Broken(Locks):
+    """Locks of a host whose daemon can be away."""
 
     away = False
     asked = 0
 
-    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+    def renew(self, name: str, properties: Mapping[str, str]) -> bool:
         """Write on it, if there is a daemon."""
         self.asked += 1
         if self.away:
             raise ProviderError("Unable to renew lock", details="connection refused")
-        return super().renew_lock(name, properties)
+        return super().renew(name, properties)
 
 
 def test_a_daemon_that_restarts_is_waited_for() -> None:
-    box = Broken("box")
+    box = FakeProvider("box")
+    box.locks = broken = Broken(box)
     with lock(box) as lease:
-        box.away = True
+        broken.away = True
         time.sleep(PATIENCE_S / 2)
-        box.away = False
+        broken.away = False
         before = box.locks[FIRST]["heartbeat"]
         wait_until(lambda: box.locks[FIRST]["heartbeat"] != before)
         lease.check()
 
 
-class Hanging(FakeProvider):
-    """A host that answers no renewal for as long as the test lasts."""
+class Hanging(Locks):
+    """Locks of a host that answers no renewal for as long as the test lasts."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: FakeProvider) -> None:
         super().__init__(host)
         self.asked, self.go_on = threading.Event(), threading.Event()
 
-    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+    def renew(self, name: str, properties: Mapping[str, str]) -> bool:
         """Hang."""
         self.asked.set()
         self.go_on.wait(60)
-        return super().renew_lock(name, properties)
+        return super().renew(name, properties)
 
 
 def test_a_host_that_hangs_costs_no_lock_of_another(box: FakeProvider) -> None:
-    hanging = Hanging("hanging")
-    with lock(hanging, box, heartbeat_s=0.02):
+    far = FakeProvider("far")
+    far.locks = hanging = Hanging(far)
+    with lock(far, box, heartbeat_s=0.02):
         assert hanging.asked.wait(10)
         (name,) = box.locks
         beats = int(box.locks[name]["heartbeat"])
         wait_until(lambda: int(box.locks[name]["heartbeat"]) > beats + 2)
         hanging.go_on.set()
-    assert box.locks == hanging.locks == {}
+    assert box.locks == far.locks == {}
 
 
 def test_a_lock_that_cannot_be_renewed_is_lost_and_stays_so() -> None:
     """Even when the host lets us renew it later: others may have had it and gone since."""
-    box = Broken("box")
+    box = FakeProvider("box")
+    box.locks = broken = Broken(box)
     with lock(box) as lease:
-        box.away = True
+        broken.away = True
         began = time.monotonic()
         with pytest.raises(LockedError, match="was lost") as caught:
             until_lost(lease)
         assert time.monotonic() - began <= PATIENCE_S + 1
         assert "connection refused" in caught.value.details
-        box.away = False
+        broken.away = False
         before = box.locks[FIRST]["heartbeat"]
         time.sleep(HEARTBEAT_S * 4)
         assert box.locks[FIRST]["heartbeat"] == before
@@ -364,49 +369,51 @@ def test_a_lock_that_cannot_be_renewed_is_lost_and_stays_so() -> None:
     assert box.locks == {}
 
 
-def test_what_cannot_be_given_back_is_said_and_masks_nothing() -> None:
-    class Stuck(FakeProvider):
-        def delete_lock(self, name: str) -> None:
+def test_what_cannot_be_given_back_is_said_and_masks_nothing(box: FakeProvider) -> None:
+    class Stuck(Locks):
+        def delete(self, name: str) -> None:
             """Delete it, or not."""
             raise ProviderError(f"Unable to delete lock {name}", details="no route to host")
 
     said: list[str] = []
-    with pytest.raises(ZeroDivisionError), lock(Stuck("box"), said=said):
+    box.locks = Stuck(box)
+    with pytest.raises(ZeroDivisionError), lock(box, said=said):
         raise ZeroDivisionError
     assert len(said) == 1
     assert "no route to host" in said[0]
 
 
-def test_a_creation_of_which_no_answer_came_is_undone() -> None:
-    class Deaf(FakeProvider):
-        def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+def test_a_creation_of_which_no_answer_came_is_undone(box: FakeProvider) -> None:
+    class Deaf(Locks):
+        def create(self, name: str, properties: Mapping[str, str]) -> bool:
             """Make it, sooner or later."""
-            super().create_lock(name, properties)
+            super().create(name, properties)
             raise ProviderError("Unable to make lock", details="the connection broke")
 
-    box = Deaf("box")
+    box.locks = Deaf(box)
     with pytest.raises(ProviderError), lock(box):
         pytest.fail("it is not known to be held")
     assert box.locks == {}
 
 
-class Between(FakeProvider):
+class Between(Locks):
     """Calls ``then`` once, after the first list of locks was read and before a lock is created: a slow contender."""
 
     then: Callable[[], object] | None = None
 
-    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+    def create(self, name: str, properties: Mapping[str, str]) -> bool:
         """Make it, sooner or later."""
         if self.then is not None:
             then, self.then = self.then, None
             then()
-        return super().create_lock(name, properties)
+        return super().create(name, properties)
 
 
 def test_a_contender_with_an_old_list_does_not_join_a_holder_of_another_number() -> None:
     """It knows of no lock and creates 1, while the holder has 2, taken over from a dead 1."""
-    box = Between("box")
-    box.then = lambda: box.locks.update({SECOND: left_by(this_process("up"))})
+    box = FakeProvider("box")
+    box.locks = between = Between(box)
+    between.then = lambda: box.locks.update({SECOND: left_by(this_process("up"))})
     with pytest.raises(LockedError, match="another run holds it"), lock(box):
         pytest.fail("two hold it")
     assert list(box.locks) == [SECOND]
@@ -414,62 +421,65 @@ def test_a_contender_with_an_old_list_does_not_join_a_holder_of_another_number()
 
 def test_a_dead_lock_is_known_by_what_is_written_on_it_not_by_its_name(ended: Holder) -> None:
     """The dead 1 was taken over, that run has ended, and the next one has made a 1 of its own."""
-    box = Between("box")
-    box.create_lock(FIRST, left_by(ended))
+    box = FakeProvider("box")
+    box.locks = between = Between(box)
+    box.locks.create(FIRST, left_by(ended))
     theirs = left_by(this_process("up"))
-    box.then = lambda: box.locks.update({FIRST: theirs})
+    between.then = lambda: box.locks.update({FIRST: theirs})
     with pytest.raises(LockedError, match="another run holds it"), lock(box):
         pytest.fail("two hold it")
     assert box.locks == {FIRST: theirs}
 
 
 def test_a_lock_that_moved_after_all_is_not_taken_over() -> None:
-    box = Between("box")
+    box = FakeProvider("box")
+    box.locks = between = Between(box)
     written = left_by(ELSEWHERE)
-    box.create_lock(FIRST, written)
+    box.locks.create(FIRST, written)
     with ExitStack() as stack:
-        box.then = lambda: stack.enter_context(beating(box, FIRST, written))
+        between.then = lambda: stack.enter_context(beating(box, FIRST, written))
         with pytest.raises(LockedError, match="another run holds it"), lock(box):
             pytest.fail("it lives")
         assert list(box.locks) == [FIRST]
 
 
-class Jittery(FakeProvider):
+class Jittery(Locks):
     """Answers as fast or slowly as a seed says, so that each seed is another interleaving."""
 
-    def __init__(self, host: str, seed: int) -> None:
+    def __init__(self, host: FakeProvider, seed: int) -> None:
         super().__init__(host)
         self._random = random.Random(seed)  # noqa: S311 - for variety
 
     def _wait(self) -> None:
         time.sleep(self._random.choice((0, 0, 0.0002, 0.001, 0.004)))
 
-    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+    def create(self, name: str, properties: Mapping[str, str]) -> bool:
         """Make it, sooner or later."""
         for _ in range(3):  # so that what it has listed is often old by now
             self._wait()
-        made = super().create_lock(name, properties)
+        made = super().create(name, properties)
         self._wait()
         return made
 
-    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+    def read(self, prefix: str) -> dict[str, dict[str, str]]:
         """List what is there, late."""
         self._wait()
-        found = super().read_locks(prefix)
+        found = super().read(prefix)
         self._wait()
         return found
 
-    def delete_lock(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete it, or not."""
         self._wait()
-        super().delete_lock(name)
+        super().delete(name)
         self._wait()
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_never_two_hold_it(seed: int, ended: Holder) -> None:
     """Ten contenders, each several times; some die and leave their lock, which others find at any moment."""
-    box = Jittery("box", seed)
+    box = FakeProvider("box")
+    box.locks = Jittery(box, seed)
     inside: list[int] = []
     most: list[int] = []
     won = threading.Semaphore(0)
@@ -503,7 +513,7 @@ def test_never_two_hold_it(seed: int, ended: Holder) -> None:
 def _die(box: FakeProvider, ended: Holder) -> None:
     """Make what the holder has left the lock of a process that is gone, so that its own end does not delete it."""
     for name in list(box.locks):
-        with box._lock:
+        with box.mutex:
             if name in box.locks and box.locks[name]["start"] == this_process("up").start:
                 box.locks[name] = left_by(ended)
                 return
@@ -523,7 +533,7 @@ def test_the_time_for_which_this_machine_slept_proves_nothing(
         sleep(seconds)
 
     monkeypatch.setattr("provisioner.reconcile.lock.time.sleep", nap)
-    box.create_lock(FIRST, left_by(ELSEWHERE))
+    box.locks.create(FIRST, left_by(ELSEWHERE))
     terms = Terms(LAB, "up", this_process("up"), print, HEARTBEAT_S, PATIENCE_S, lambda: uptime() + asleep[0])
     lease = Lease(terms)
     take(box, terms, lease)
@@ -531,20 +541,17 @@ def test_the_time_for_which_this_machine_slept_proves_nothing(
     assert len(looks) >= PATIENCE_S / (2 * HEARTBEAT_S / 3) - 1
 
 
-class Seldom(FakeProvider):
-    """A host on which each write costs much: its locks are written every half minute."""
+class Seldom(Locks):
+    """Locks of a host on which each write costs much: they are written every half minute."""
 
-    heartbeat_s = ProxmoxProvider.heartbeat_s
-    patience_s = ProxmoxProvider.patience_s
+    heartbeat_s = PoolLocks.heartbeat_s
+    patience_s = PoolLocks.patience_s
+    writes = 0
 
-    def __init__(self, host: str = "box") -> None:
-        super().__init__(host)
-        self.writes = 0
-
-    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+    def renew(self, name: str, properties: Mapping[str, str]) -> bool:
         """Count it."""
         self.writes += 1
-        return super().renew_lock(name, properties)
+        return super().renew(name, properties)
 
 
 class Time:
@@ -568,16 +575,17 @@ class Time:
 
 
 def test_locks_that_are_replicated_are_written_seldom_and_the_others_as_before() -> None:
-    assert (IncusProvider.heartbeat_s, IncusProvider.patience_s) == (3.0, 20.0)
-    assert ProxmoxProvider.heartbeat_s == 30.0
-    assert ProxmoxProvider.patience_s >= 100.0
+    assert (ProfileLocks.heartbeat_s, ProfileLocks.patience_s) == (3.0, 20.0)
+    assert PoolLocks.heartbeat_s == 30.0
+    assert PoolLocks.patience_s >= 100.0
 
 
 @pytest.mark.parametrize("interval", [3.0, 30.0], ids=["the version before", "this one"])
 def test_nobody_takes_over_from_a_holder_that_beats_once_per_interval(
     monkeypatch: pytest.MonkeyPatch, interval: float
 ) -> None:
-    box, time_ = Seldom(), Time(monkeypatch)
+    box, time_ = FakeProvider("box"), Time(monkeypatch)
+    box.locks = Seldom(box)
     box.locks[FIRST] = left_by(ELSEWHERE)
 
     def beat(count: int) -> None:
@@ -597,7 +605,8 @@ def test_a_lock_that_was_written_by_the_version_before_is_judged_by_the_longer_p
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It beat every 3 s and stands still for longer than 20 s: its host may have been busy for a while."""
-    box, time_ = Seldom(), Time(monkeypatch)
+    box, time_ = FakeProvider("box"), Time(monkeypatch)
+    box.locks = Seldom(box)
     box.locks[FIRST] = left_by(ELSEWHERE)
     beats = iter([(60.0, "4")])
 
@@ -615,34 +624,36 @@ def test_a_lock_that_was_written_by_the_version_before_is_judged_by_the_longer_p
     terms, began = time_.terms(), time_.now
     lease = Lease(terms)
     take(box, terms, lease)
-    assert time_.now - began >= ProxmoxProvider.patience_s
+    assert time_.now - began >= PoolLocks.patience_s
     assert list(box.locks) == [SECOND]
     lease.release()
 
 
 def test_a_holder_writes_once_per_interval_and_sees_soon_that_its_lock_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("provisioner.reconcile.lock.LOOK_S", 0.02)
-    box = Seldom()
+    box = FakeProvider("box")
+    box.locks = seldom = Seldom(box)
     with held({"box": box}, LAB, "up", say=print, heartbeat_s=0.4) as lease:
         began = time.monotonic()
-        wait_until(lambda: box.writes >= 2)
+        wait_until(lambda: seldom.writes >= 2)
         assert time.monotonic() - began >= 0.7
         lease.check()
-        writes = box.writes
-        box.delete_lock(FIRST)
+        writes = seldom.writes
+        box.locks.delete(FIRST)
         with pytest.raises(LockedError, match="was lost"):
             until_lost(lease)
-        assert box.writes - writes <= 1
+        assert seldom.writes - writes <= 1
 
 
 def test_a_failed_renewal_is_asked_for_again_before_the_next_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("provisioner.reconcile.lock.LOOK_S", 0.02)
-    box = Broken("box")
+    box = FakeProvider("box")
+    box.locks = broken = Broken(box)
     with held({"box": box}, LAB, "up", say=print, heartbeat_s=0.3, patience_s=60.0):
-        box.away = True
-        asked = box.asked
-        wait_until(lambda: box.asked > asked)
-        box.away = False
+        broken.away = True
+        asked = broken.asked
+        wait_until(lambda: broken.asked > asked)
+        broken.away = False
         before, began = box.locks[FIRST]["heartbeat"], time.monotonic()
         wait_until(lambda: box.locks[FIRST]["heartbeat"] != before)
         assert time.monotonic() - began < 0.25

@@ -1,4 +1,4 @@
-"""What the fake host consists of, and how its containers and volumes are found."""
+"""What the fake host consists of, and how its containers are found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from provisioner.gpus.cards import Card
 from provisioner.values.capacity import UNKNOWN, Pool
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Execution, Instance
@@ -36,15 +35,6 @@ class Container:
     def state(self) -> State:
         """A copy of what it is now."""
         return State(self.instance, dict(self.files), dict(self.modes))
-
-
-@dataclass
-class Volume:
-    """One artifact volume of the fake."""
-
-    digest: str
-    ready: bool = False
-    content: bytes = b""
 
 
 class World:
@@ -82,46 +72,32 @@ class World:
         """Why no snapshot can be taken of a container, by its name."""
         self.profile: tuple[Device, ...] = ()
         """Devices that every container of the host has beside its own."""
-        self.graphics: tuple[Card, ...] = ()
-        """The host's graphics cards."""
         self.containers: dict[str, Container] = {}
-        self.volumes: dict[str, Volume] = {}
-        self.locks: dict[str, dict[str, str]] = {}
-        self._lock = threading.RLock()
+        self.mutex = threading.RLock()
+        """Held by whoever changes something."""
 
-    def _container(self, name: str, what: str) -> Container:
+    def container(self, name: str, what: str) -> Container:
+        """The container of that name; ``ProviderError`` that begins with ``what`` when there is none."""
         if name not in self.containers:
             raise ProviderError(what, details="There is no such container.")
         return self.containers[name]
 
-    def _volume(self, name: str, what: str) -> Volume:
-        if name not in self.volumes:
-            raise ProviderError(what, details="There is no such volume.")
-        return self.volumes[name]
-
-    def _owned(self, instance: Instance, verb: str) -> Container | None:
+    def owned(self, instance: Instance, verb: str) -> Container | None:
+        """The container; None when there is none, ``ProviderError`` when it is not this lab's."""
         container = self.containers.get(instance.name)
         if container is not None and container.instance.lab != instance.lab:
             details = f"It does not bear the mark of lab {instance.lab}: provision did not make it."
             raise ProviderError(f"Unable to {verb} container {instance.name}", details=details)
         return container
 
-    def _existing(self, instance: Instance, verb: str) -> Container:
-        found = self._owned(instance, verb)
-        return found or self._container(instance.name, f"Unable to {verb} container {instance.name}")
+    def existing(self, instance: Instance, verb: str) -> Container:
+        """The container of this lab; ``ProviderError`` when there is none."""
+        found = self.owned(instance, verb)
+        return found or self.container(instance.name, f"Unable to {verb} container {instance.name}")
 
-    def _require_room(self, name: str, what: str) -> None:
+    def require_room(self, name: str, what: str) -> None:
+        """Refuse a name that is taken, and any when the pool is full."""
         if name in self.containers:
             raise ProviderError(what, details="The name is taken.")
         if len(self.containers) >= self.room:
             raise ProviderError(what, details="No space left on device", resolution="The pool is full: grow it.")
-
-    def _require_volumes(self, instance: Instance, what: str) -> None:
-        for volume in volumes_of(instance):
-            if volume not in self.volumes:
-                raise ProviderError(what, details=f"Volume {volume} not found")
-
-
-def volumes_of(instance: Instance) -> list[str]:
-    """The names of the volumes that are mounted in it."""
-    return [device.properties["volume"] for device in instance.devices if device.kind == "volume"]

@@ -30,13 +30,15 @@ class IncusHost:
         self.endpoint = endpoint or local_endpoint()
         self.profile = profile
         """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
-        self._client = Client(self.endpoint)
+        self.client = Client(self.endpoint)
         self.on_progress: Callable[[str, str], None] = lambda _name, _message: None
 
-    def _worded(self, message: str) -> AbstractContextManager[None]:
-        return api.worded(message, self.endpoint, lambda: self._pool)
+    def worded(self, message: str) -> AbstractContextManager[None]:
+        """Turn whatever Incus answers meanwhile into a ``ProviderError`` that begins with ``message``."""
+        return api.worded(message, self.endpoint, lambda: self.pool)
 
-    def _require_here(self, what: str) -> None:
+    def require_here(self, what: str) -> None:
+        """Raise ``UnavailableError`` where Incus is on another machine than this one."""
         if self.endpoint.is_remote:
             raise UnavailableError(
                 f"Unable to {what}: host {self.host} is an Incus elsewhere ({self.endpoint})",
@@ -44,20 +46,21 @@ class IncusHost:
             )
 
     def _change_state(self, name: str, action: str, **options: Any) -> None:
-        self._client.change("put", "instances", name, "state", body={"action": action, **options})
+        self.client.change("put", "instances", name, "state", body={"action": action, **options})
 
     def _stop_by_force(self, name: str) -> None:
         from provisioner.hosts.incus import stopping
 
-        stopping.stop_by_force(self._client, name)
+        stopping.stop_by_force(self.client, name)
 
-    def _read(self, name: str) -> Instance:
-        return instance_of(self._whole(name) or self._client.get("instances", name), self.host)
+    def read_back(self, name: str) -> Instance:
+        """A container that was just made or changed."""
+        return instance_of(self.whole(name) or self.client.get("instances", name), self.host)
 
-    def _whole(self, name: str) -> Mapping[str, Any] | None:
+    def whole(self, name: str) -> Mapping[str, Any] | None:
         """What Incus says of a container with its state and snapshots; None when there is none."""
         try:
-            found: Mapping[str, Any] | None = self._client.find("instances", name, recursion="1")
+            found: Mapping[str, Any] | None = self.client.find("instances", name, recursion="1")
         except WireError as error:
             if _JUST_CHANGING not in str(error):
                 raise
@@ -66,13 +69,13 @@ class IncusHost:
 
     def _without_state(self, name: str) -> Mapping[str, Any] | None:
         """The container without its state, which Incus does not give while it is just starting or stopping."""
-        found = self._client.find("instances", name)
-        kept = self._client.find("instances", name, "snapshots", recursion="1")
+        found = self.client.find("instances", name)
+        kept = self.client.find("instances", name, "snapshots", recursion="1")
         return None if found is None else {**found, "snapshots": kept}
 
-    def _owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+    def owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
         """What Incus says of the container; empty when there is none, ``ProviderError`` when it is not this lab's."""
-        found: Mapping[str, Any] = self._client.find("instances", instance.name) or {}
+        found: Mapping[str, Any] = self.client.find("instances", instance.name) or {}
         if found and found["config"].get(LAB) != instance.lab:
             raise ProviderError(
                 f"Unable to {verb} container {instance.name}",
@@ -81,16 +84,16 @@ class IncusHost:
             )
         return found
 
-    def _existing(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+    def existing(self, instance: Instance, verb: str) -> Mapping[str, Any]:
         """What Incus says of the container of this lab; ``ProviderError`` when there is none."""
-        found = self._owned(instance, verb)
+        found = self.owned(instance, verb)
         if not found:
             raise ProviderError(f"Unable to {verb} container {instance.name}", details="There is none of that name.")
         return found
 
     def _require_image(self, instance: Instance) -> None:
-        if self._client.find("images", "aliases", instance.image) is None:
-            there = sorted(alias["name"] for alias in self._client.get("images", "aliases", recursion="1"))
+        if self.client.find("images", "aliases", instance.image) is None:
+            there = sorted(alias["name"] for alias in self.client.get("images", "aliases", recursion="1"))
             raise ProviderError(
                 f"Unable to create container {instance.name}: image {instance.image} not found",
                 details="Images there: " + (", ".join(there) or "none"),
@@ -98,9 +101,10 @@ class IncusHost:
             )
 
     @cached_property
-    def _root_disk(self) -> Mapping[str, str]:
+    def root_disk(self) -> Mapping[str, str]:
+        """The root disk of the profile, which each container has unless it has one of its own."""
         with api.reachable(self.endpoint):
-            devices = self._profile_devices
+            devices = self.profile_devices
         root = next((device for device in devices.values() if is_root(device)), None)
         if root is None:
             raise UnavailableError(
@@ -111,17 +115,20 @@ class IncusHost:
         return root
 
     @cached_property
-    def _profile_devices(self) -> Mapping[str, Mapping[str, str]]:
-        devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
+    def profile_devices(self) -> Mapping[str, Mapping[str, str]]:
+        """The devices of the profile."""
+        devices: Mapping[str, Mapping[str, str]] = self.client.get("profiles", self.profile)["devices"]
         return devices
 
     @property
-    def _card(self) -> Mapping[str, str]:
-        return self._profile_devices.get("eth0", {})
+    def network_card(self) -> Mapping[str, str]:
+        """The network card of the profile; empty where it has none."""
+        return self.profile_devices.get("eth0", {})
 
     @property
-    def _pool(self) -> str:
-        return self._root_disk["pool"]
+    def pool(self) -> str:
+        """The storage pool of all disks and volumes."""
+        return self.root_disk["pool"]
 
 
 class Inside(IncusHost):
@@ -141,7 +148,7 @@ class Inside(IncusHost):
         from provisioner.hosts.incus import execute
 
         what = f"Unable to run {command[0]} in container {name}"
-        with self._worded(what):
+        with self.worded(what):
             try:
                 return execute.run(
                     self.endpoint,
@@ -163,12 +170,12 @@ class Inside(IncusHost):
         """Write a file into the container, streamed, and read back its size."""
         from provisioner.hosts.incus import files
 
-        with self._worded(f"Unable to copy a file to {path} in container {name}"):
+        with self.worded(f"Unable to copy a file to {path} in container {name}"):
             files.push(self.endpoint, name, source, path, mode=mode, uid=uid, gid=gid)
 
     def pull(self, name: str, path: str, target: Path) -> None:
         """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
         from provisioner.hosts.incus import files
 
-        with self._worded(f"Unable to copy {path} from container {name}"):
+        with self.worded(f"Unable to copy {path} from container {name}"):
             files.pull(self.endpoint, name, path, target)

@@ -4,44 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from provisioner.hosts import base
 from provisioner.hosts.incus import files
 from provisioner.hosts.incus.api import Client, WireError
-from provisioner.hosts.incus.confinement import released
 from provisioner.hosts.incus.containers import change
-from provisioner.hosts.incus.translate import is_root, snapshot_of, without_publications
+from provisioner.hosts.incus.network import released
+from provisioner.hosts.incus.translate import LAB, is_root, snapshot_of, without_publications
 from provisioner.values.errors import ProviderError
-from provisioner.values.state import Snapshot
+from provisioner.values.state import Instance, Snapshot
+
+if TYPE_CHECKING:
+    from provisioner.hosts.incus import IncusProvider
 
 _NEVER = "0001-01-01T00:00:00Z"
 """Go's empty time: the snapshot stays, whatever its container's or profile's `snapshots.expiry` says."""
 
 
-def take(client: Client, name: str, snapshot: str) -> Snapshot:
-    """Take a snapshot of the container."""
-    body = {"name": snapshot, "stateful": False, "expires_at": _NEVER}
-    client.change("post", "instances", name, "snapshots", body=body)
-    return snapshot_of(client.get("instances", name, "snapshots", snapshot))
+class Snapshots(base.Snapshots):
+    """Snapshots of the containers of one host."""
+
+    _host: IncusProvider
+
+    def take(self, instance: Instance, name: str) -> Snapshot:
+        """Take a snapshot of the container, running or not; it stays until it is deleted."""
+        with self._host.worded(f"Unable to take snapshot {name} of container {instance.name}"):
+            self._host.existing(instance, "take a snapshot of")
+            body = {"name": name, "stateful": False, "expires_at": _NEVER}
+            self._host.client.change("post", "instances", instance.name, "snapshots", body=body)
+            return snapshot_of(self._host.client.get("instances", instance.name, "snapshots", name))
+
+    def delete(self, instance: Instance, name: str) -> None:
+        """Delete the snapshot; a missing one is success."""
+        with self._host.worded(f"Unable to delete snapshot {name} of container {instance.name}"):
+            self._host.owned(instance, "delete a snapshot of")
+            place = ("instances", instance.name, "snapshots", name)
+            if self._host.client.find(*place) is not None:
+                self._host.client.change("delete", *place)
+
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        with self._host.worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
+            was_stopped = self._host.existing(instance, "roll back")["status"] == "Stopped"
+            _require(self._host.client, instance, name)
+            # Incus would stop a running one itself, and now and then leaves it stopped with the error "In use".
+            self._host.stop(instance)
+            try:
+                self._host.client.change("put", "instances", instance.name, body={"restore": name})
+            finally:
+                if not was_stopped:
+                    self._host.start(instance)
+            return self._host.read_back(instance.name)
+
+    def obstacle(self, instance: Instance) -> str:
+        """The writable volumes and folders that are mounted in it: a snapshot holds its own disk alone."""
+        with self._host.worded(f"Unable to look at container {instance.name}"):
+            disks = _disks(self._host.client.get("instances", instance.name))
+        writable = [disk for disk in disks if disk.get("readonly") != "true"]
+        writable.sort(key=lambda disk: disk["path"])
+        return "; ".join(
+            f"{disk['source']} is mounted writable at {disk['path']} and not in a snapshot" for disk in writable
+        )
 
 
-def delete(client: Client, name: str, snapshot: str) -> None:
-    """Delete the snapshot; a missing one is success."""
-    if client.find("instances", name, "snapshots", snapshot) is not None:
-        client.change("delete", "instances", name, "snapshots", snapshot)
-
-
-def require(client: Client, name: str, snapshot: str, mark: tuple[str, str]) -> None:
+def _require(client: Client, instance: Instance, snapshot: str) -> None:
     """Refuse a snapshot that is missing, lacks our mark, or needs a volume that is gone: Incus would go half the way.
 
     It would stop the container, restore it, and then fail to start it.
     """
+    name, lab = instance.name, instance.lab
     what = f"Unable to roll container {name} back to snapshot {snapshot}"
     found = client.find("instances", name, "snapshots", snapshot)
     if found is None:
         raise ProviderError(what, details="There is no such snapshot.", resolution=f"See: incus info {name}")
-    key, lab = mark
-    if found["config"].get(key) != lab:
+    if found["config"].get(LAB) != lab:
         details = f"It does not bear the mark of lab {lab}: it was taken before provision made the container its own."
         raise ProviderError(what, details=details, resolution="Choose another snapshot.")
     for disk in _disks(found):
@@ -51,20 +88,6 @@ def require(client: Client, name: str, snapshot: str, mark: tuple[str, str]) -> 
             details = f"It needs volume {disk['source']}, which is no longer there."
             resolution = "Make the volume again with the file of that time, or choose another snapshot."
             raise ProviderError(what, details=details, resolution=resolution)
-
-
-def restore(client: Client, name: str, snapshot: str) -> None:
-    """Make the stopped container what the snapshot holds."""
-    client.change("put", "instances", name, body={"restore": snapshot})
-
-
-def obstacle(found: Mapping[str, Any]) -> str:
-    """Why a snapshot of the container would not hold all of it: what is written to disks that are not its own."""
-    disks = sorted(_disks(found), key=lambda disk: disk["path"])
-    writable = [disk for disk in disks if disk.get("readonly") != "true"]
-    return "; ".join(
-        f"{disk['source']} is mounted writable at {disk['path']} and not in a snapshot" for disk in writable
-    )
 
 
 def copy(client: Client, name: str, target: str, root: Mapping[str, str]) -> None:

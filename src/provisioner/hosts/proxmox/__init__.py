@@ -1,4 +1,4 @@
-"""Proxmox VE over its API: every verb of ``Provider``; proxmoxer is imported here only, and at the first call.
+"""Proxmox VE over its API: the verbs of ``Provider``; proxmoxer is imported here only, and at the first call.
 
 Proxmox cannot run programs in containers over its API: these verbs, and artifact volumes, use ssh to the node.
 """
@@ -10,27 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from provisioner.gpus.cards import Card
 from provisioner.hosts.base import READY_TIMEOUT_S, Looked
 from provisioner.hosts.proxmox import (
     containers,
     create,
     execute,
     failures,
-    locks,
     observe,
     snapshots,
     templates,
-    volumes,
 )
-from provisioner.hosts.proxmox.guest import address_in
 from provisioner.hosts.proxmox.host import ProxmoxHost, worded
 from provisioner.values import limits
 from provisioner.values.plan import Change
-from provisioner.values.state import Execution, Fleet, Instance, Snapshot, Status
+from provisioner.values.state import Execution, Fleet, Instance
 
 if TYPE_CHECKING:
-    from provisioner.gpus.health import HostDriver
     from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
@@ -39,14 +34,7 @@ class ProxmoxProvider(ProxmoxHost):
     """One node of Proxmox VE; one object serves many threads."""
 
     kind: ClassVar[str] = "proxmox"
-    lock_object: ClassVar[str] = "pool"
-    lock_removal: ClassVar[str] = "pvesh delete /pools/{name}"
     can_publish: ClassVar[bool] = False
-    heartbeat_s: ClassVar[float] = 30.0
-    """A lock is a pool, and each write on one is replicated to all nodes of the cluster."""
-    patience_s: ClassVar[float] = 120.0
-    forms: ClassVar[tuple[str, ...]] = ("pve.tar", "tar")
-    """What an Incus has exported is read, too."""
 
     def check_available(self) -> None:
         """Return when the API answers and lets us in, and the node is one of its cluster's."""
@@ -87,20 +75,6 @@ class ProxmoxProvider(ProxmoxHost):
         from provisioner.hosts.proxmox import health  # nothing that a run needs
 
         return health.examine(self.host, self.client, self.access, self.shell, images)
-
-    def cards(self) -> tuple[Card, ...]:
-        """The node's cards, read over ssh: its API knows neither their device files nor their drivers."""
-        from provisioner.hosts.proxmox import health  # nothing that a lab without cards needs
-
-        with worded(f"Unable to look at the graphics cards of host {self.host}"):
-            return health.read_cards(self.ssh)
-
-    def host_driver(self) -> HostDriver:
-        """What the node does for its cards; only root's shell there can tell."""
-        from provisioner.hosts.proxmox import health
-
-        with worded(f"Unable to look at the drivers of host {self.host}"):
-            return health.read_host_driver(self.ssh)
 
     def ensure_template(self, image: str) -> bool:
         """Have the template of an image on the node; whether it was not there before."""
@@ -216,14 +190,6 @@ class ProxmoxProvider(ProxmoxHost):
         }
         return {key: value for key, value in found.items() if value}
 
-    def address(self, name: str) -> str | None:
-        """The address on its card: every container is in the LAN itself."""
-        with worded(f"Unable to look at the address of container {name}"):
-            vmid = self.find_vmid(name)
-            if vmid is None or self.status(vmid) is not Status.RUNNING:
-                return None
-            return address_in(self.client.find(*self.path(vmid, "interfaces")))
-
     def attach(
         self,
         name: str,
@@ -243,84 +209,9 @@ class ProxmoxProvider(ProxmoxHost):
             ends = attach.Ends(stdin, stdout, stderr, terminal)
             return attach.attach(self.ssh, self.vmid(name, what), command, ends, environment, name=name)
 
-    def snapshot(self, instance: Instance, name: str) -> Snapshot:
-        """Take a snapshot of the container, running or not; it stays until it is deleted."""
-        with worded(f"Unable to take snapshot {name} of container {instance.name}"):
-            return snapshots.take(self, self.existing(instance, "take a snapshot of"), name)
-
-    def delete_snapshot(self, instance: Instance, name: str) -> None:
-        """Delete the snapshot; a missing one is success."""
-        with worded(f"Unable to delete snapshot {name} of container {instance.name}"):
-            guest = self.owned(instance, "delete a snapshot of")
-            if guest is not None:
-                snapshots.delete(self, guest, name)
-
-    def rollback(self, instance: Instance, name: str) -> Instance:
-        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
-        with worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
-            guest = self.existing(instance, "roll back")
-            snapshots.rollback(self, guest, name)
-            return self.seen(guest.vmid)
-
-    def snapshot_obstacle(self, instance: Instance) -> str:
-        """What is mounted of the host, or the storage that remembers nothing."""
-        with worded(f"Unable to look at container {instance.name}"):
-            return snapshots.obstacle(self, containers.find_container(self, instance))
-
-    def goes_back_to_newest_only(self, instance: Instance) -> bool:
-        """Whether one of its disks is on ZFS."""
-        with worded(f"Unable to look at container {instance.name}"):
-            return snapshots.goes_back_to_newest_only(self, self.existing(instance, "look at"))
-
     def clone(self, instance: Instance, name: str) -> Instance:
         """Copy the container as it is now, running or not, and read the copy back."""
         with worded(f"Unable to clone container {instance.name} as {name}"):
             guest = self.existing(instance, "clone")
             guest = replace(guest, pool=self.pools().get(guest.vmid, ""))
             return self.seen(snapshots.clone_container(self, guest, replace(instance, name=name)))
-
-    def create_volume(self, volume: str, digest: str) -> None:
-        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
-        with worded(f"Unable to create volume {volume}"):
-            volumes.create(self.ssh, volume, digest)
-
-    def mark_volume_ready(self, volume: str) -> None:
-        """Pack what its builder, which is stopped, has made, and say that it is complete."""
-        with worded(f"Unable to mark volume {volume}"):
-            volumes.mark_ready(self.ssh, volume, volumes.builder_of(self, volume))
-
-    def delete_volume(self, volume: str) -> None:
-        """Delete an artifact volume; a missing one is success, one that a container or a snapshot needs is left."""
-        with worded(f"Unable to delete volume {volume}"):
-            if volume not in volumes.volumes_in_use(self):
-                volumes.delete(self.ssh, volume)
-
-    def export_volume(self, volume: str, target: Path) -> None:
-        """Write the volume's content as one compressed file that appears when it is whole."""
-        with worded(f"Unable to export volume {volume}"):
-            volumes.export(self.ssh, volume, target)
-
-    def import_volume(self, volume: str, digest: str, source: Path) -> None:
-        """Make the volume from an exported file and mark it ready."""
-        with worded(f"Unable to import volume {volume} from {source}"):
-            volumes.restore(self.ssh, volume, digest, source)
-
-    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Make the pool ``name``; False when there is one."""
-        with failures.reachable(f"Unable to make lock {name} on host {self.host}"):  # nothing was touched before it
-            return locks.create(self.client, name, properties)
-
-    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
-        """What is written on the pools whose names begin with ``prefix``."""
-        with worded(f"Unable to read the locks of host {self.host}"):
-            return locks.read(self.client, prefix)
-
-    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Write on the pool; False when it is gone or somebody else's."""
-        with worded(f"Unable to renew lock {name} on host {self.host}"):
-            return locks.renew(self.client, name, properties)
-
-    def delete_lock(self, name: str) -> None:
-        """Delete the pool; a missing one is success."""
-        with worded(f"Unable to delete lock {name} on host {self.host}"):
-            locks.delete(self.client, name)

@@ -1,4 +1,4 @@
-"""Facts about a Proxmox node: what it is, what it has, what we may do there, and its cards. Changes nothing."""
+"""Facts about a Proxmox node: what it is, what it has, and what we may do there. Changes nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.gpus import health, look
-from provisioner.gpus.cards import Card
-from provisioner.gpus.health import HostDriver, driver_in
-from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
 from provisioner.hosts.proxmox import failures, marks, preconditions, rights
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.preconditions import Grounds, Node
@@ -40,7 +36,6 @@ from provisioner.values.host_facts import (
     StorageRoom,
     TagRules,
 )
-from provisioner.values.plain_data import Foreign
 
 if TYPE_CHECKING:
     from provisioner.hosts.proxmox.api import Client
@@ -214,24 +209,3 @@ def _behind(lines: list[str], node: str) -> tuple[str, str]:
     if name not in ("", node):
         return f"it leads to node {name}, not to {node}", f"Write the address of node {node}."
     return "", ""
-
-
-# The cards of the node, in root's shell on it, because its API knows nothing of cards.
-
-
-def read_cards(shell: Shell) -> tuple[Card, ...]:
-    """The node's cards; ``PreflightError`` where the file gives no way to it."""
-    return cards_in(_card_answer(shell, look.SCRIPT, "the graphics cards"))
-
-
-def read_host_driver(shell: Shell) -> HostDriver:
-    """What the node does for its cards; ``PreflightError`` where the file gives no way to it."""
-    return driver_in(_card_answer(shell, health.SCRIPT, "the drivers"))
-
-
-def _card_answer(shell: Shell, script: str, what: str) -> str:
-    done = shell.run(["sh", "-c", script], timeout_s=LOOK_TIMEOUT_S)
-    if done.returncode:
-        said = Foreign.of_output(done.stderr)
-        raise UnavailableError(f"Unable to look at {what} of the node", details=said, resolution="See: dmesg")
-    return done.stdout.decode(errors="replace")

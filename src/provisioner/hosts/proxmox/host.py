@@ -16,7 +16,6 @@ from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.api import Client
 from provisioner.hosts.proxmox.failures import PveError
 from provisioner.hosts.proxmox.guest import Guest, address_in, guest_of, pools_of, snapshots_of, status_of
-from provisioner.hosts.proxmox.locks import storage_turn
 from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.hosts.proxmox.translate import instance_of
 from provisioner.values.errors import ProviderError
@@ -317,3 +316,20 @@ def _lab_elsewhere(client: Client, entry: Mapping[str, Any]) -> str | None:
         return None
     _, mark = marks.read_mark(str(config.get("description", "")), vmid)
     return mark.lab if mark else ""
+
+
+# Turns in this process: one create, clone or start at a time on each storage of each node, because PVE's own locks
+# time out before they are done.
+
+_TURNS: dict[tuple[str, str, str], threading.RLock] = {}
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def storage_turn(url: str, node: str, storage: str) -> Iterator[None]:
+    """Wait until nobody else of this process works there; nodes and storages go side by side."""
+    key = (url.rstrip("/").lower(), node, storage)
+    with _LOCK:
+        mine = _TURNS.setdefault(key, threading.RLock())
+    with mine:
+        yield

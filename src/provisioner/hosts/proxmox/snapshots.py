@@ -8,10 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from provisioner.hosts import base
 from provisioner.hosts.proxmox import containers, create, failures, marks, translate, volumes
 from provisioner.hosts.proxmox.failures import PveError
 from provisioner.hosts.proxmox.guest import NOW, TEMPORARY, Guest, options_of, snapshot_id, snapshots_of
-from provisioner.hosts.proxmox.host import CAN_SNAPSHOT, Entry, ProxmoxHost
+from provisioner.hosts.proxmox.host import CAN_SNAPSHOT, Entry, ProxmoxHost, worded
 from provisioner.hosts.proxmox.marks import Mark
 from provisioner.hosts.proxmox.translate import released_network
 from provisioner.values.errors import ProviderError
@@ -22,67 +23,82 @@ NEWEST_ONLY = "zfspool"
 ROLLBACK_STOP_S = 60.0
 
 
-def take(host: ProxmoxHost, guest: Guest, name: str) -> Snapshot:
-    """Take a snapshot of the container and its mark: of all options Proxmox leaves out the description."""
-    node_name = snapshot_id(name)
-    mark = replace(mark_of(guest), snapshot=name)
-    take_plainly(host, guest, node_name, marks.mark_text(guest.text, mark))
-    entries = [entry for entry in listed(host, guest) if entry["name"] == node_name]
-    taken = snapshots_of(entries, guest.vmid)
-    if not taken:
-        raise PveError("the node has taken it, and it is not there")
-    return taken[0]
+class Snapshots(base.Snapshots):
+    """Snapshots of the containers of one node."""
 
+    _host: ProxmoxHost
 
-def delete(host: ProxmoxHost, guest: Guest, name: str) -> None:
-    """Delete the snapshot; a missing one is success."""
-    node_name = snapshot_id(name)
-    if _entry_of(listed(host, guest), node_name) is not None:
-        forget(host, guest, node_name)
-        volumes.delete_unused_copies(host, guest.vmid)
+    def take(self, instance: Instance, name: str) -> Snapshot:
+        """Take a snapshot of the container and its mark: of all options Proxmox leaves out the description."""
+        host, node_name = self._host, snapshot_id(name)
+        with worded(f"Unable to take snapshot {name} of container {instance.name}"):
+            guest = host.existing(instance, "take a snapshot of")
+            mark = replace(mark_of(guest), snapshot=name)
+            take_plainly(host, guest, node_name, marks.mark_text(guest.text, mark))
+            entries = [entry for entry in listed(host, guest) if entry["name"] == node_name]
+            taken = snapshots_of(entries, guest.vmid)
+            if not taken:
+                raise PveError("the node has taken it, and it is not there")
+            return taken[0]
 
+    def delete(self, instance: Instance, name: str) -> None:
+        """Delete the snapshot; a missing one is success."""
+        host, node_name = self._host, snapshot_id(name)
+        with worded(f"Unable to delete snapshot {name} of container {instance.name}"):
+            guest = host.owned(instance, "delete a snapshot of")
+            if guest is not None and _entry_of(listed(host, guest), node_name) is not None:
+                forget(host, guest, node_name)
+                volumes.delete_unused_copies(host, guest.vmid)
 
-def rollback(host: ProxmoxHost, guest: Guest, name: str) -> None:
-    """Stop the container, make it what the snapshot holds, and start it again if it was running."""
-    node_name = snapshot_id(name)
-    text, mark = _require(host, guest, name, node_name)
-    containers.stop_container(host, guest, ROLLBACK_STOP_S)
-    try:
-        host.task(lambda: host.client.post(*host.path(guest.vmid, "snapshot", node_name, "rollback")), guest.name)
-        _write_mark(host, guest, text, mark)
-        volumes.delete_unused_copies(host, guest.vmid)
-    except BaseException:
-        with suppress(PveError, ProviderError):  # why the rollback failed is what has to be told
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        host, node_name = self._host, snapshot_id(name)
+        with worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
+            guest = host.existing(instance, "roll back")
+            text, mark = _require(host, guest, name, node_name)
+            containers.stop_container(host, guest, ROLLBACK_STOP_S)
+            try:
+                restore = host.path(guest.vmid, "snapshot", node_name, "rollback")
+                host.task(lambda: host.client.post(*restore), guest.name)
+                _write_mark(host, guest, text, mark)
+                volumes.delete_unused_copies(host, guest.vmid)
+            except BaseException:
+                with suppress(PveError, ProviderError):  # why the rollback failed is what has to be told
+                    _run_again(host, guest)
+                raise
             _run_again(host, guest)
-        raise
-    _run_again(host, guest)
+            return host.seen(guest.vmid)
+
+    def obstacle(self, instance: Instance) -> str:
+        """What is mounted of the host, or the storage that remembers nothing."""
+        host = self._host
+        with worded(f"Unable to look at container {instance.name}"):
+            guest = containers.find_container(host, instance)
+            of_the_host = [
+                f"{source} of the host is mounted at {path}"
+                for source, path in translate.mounts_of_the_host(guest.config)
+            ]
+            if of_the_host:
+                return "; ".join(of_the_host) + ": Proxmox takes no snapshot of such a container"
+            if host.client.get(*host.path(guest.vmid, "feature"), feature="snapshot")["hasFeature"]:
+                return ""
+            types = _storage_types(host)
+            names = sorted(_storages(guest.config))
+            unfit = [name for name in names if types.get(name) not in CAN_SNAPSHOT]
+            words = ", ".join(f"{name} ({types.get(name, 'unknown')})" for name in unfit or names)
+            return f"its storage {words} takes no snapshots of containers"
+
+    def is_newest_only(self, instance: Instance) -> bool:
+        """Whether one of its disks is on a storage of that kind."""
+        with worded(f"Unable to look at container {instance.name}"):
+            guest = self._host.existing(instance, "look at")
+            types = _storage_types(self._host)
+            return any(types.get(name) == NEWEST_ONLY for name in _storages(guest.config))
 
 
 def _run_again(host: ProxmoxHost, guest: Guest) -> None:
     if guest.status is Status.RUNNING:
         containers.start_container(host, host.now(guest.vmid))
-
-
-def goes_back_to_newest_only(host: ProxmoxHost, guest: Guest) -> bool:
-    """Whether one of its disks lies on a storage of that kind."""
-    types = _storage_types(host)
-    return any(types.get(name) == NEWEST_ONLY for name in _storages(guest.config))
-
-
-def obstacle(host: ProxmoxHost, guest: Guest) -> str:
-    """Why no snapshot can be taken of the container, or would not hold all of it."""
-    of_the_host = [
-        f"{source} of the host is mounted at {path}" for source, path in translate.mounts_of_the_host(guest.config)
-    ]
-    if of_the_host:
-        return "; ".join(of_the_host) + ": Proxmox takes no snapshot of such a container"
-    if host.client.get(*host.path(guest.vmid, "feature"), feature="snapshot")["hasFeature"]:
-        return ""
-    types = _storage_types(host)
-    names = sorted(_storages(guest.config))
-    unfit = [name for name in names if types.get(name) not in CAN_SNAPSHOT]
-    words = ", ".join(f"{name} ({types.get(name, 'unknown')})" for name in unfit or names)
-    return f"its storage {words} takes no snapshots of containers"
 
 
 def mark_of(guest: Guest) -> Mark:

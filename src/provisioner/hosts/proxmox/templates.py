@@ -10,7 +10,7 @@ from typing import Any
 
 from provisioner.hosts.base import OnProgress
 from provisioner.hosts.proxmox.api import Client
-from provisioner.hosts.proxmox.locks import storage_turn
+from provisioner.hosts.proxmox.host import storage_turn
 from provisioner.values.errors import ProviderError
 
 HINT = (

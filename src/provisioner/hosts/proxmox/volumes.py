@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
+from provisioner.hosts import base
 from provisioner.hosts.proxmox import marks, numbers
 from provisioner.hosts.proxmox.execute import file_blocks, plain_call, whole_file
 from provisioner.hosts.proxmox.guest import Guest
-from provisioner.hosts.proxmox.host import ProxmoxHost
+from provisioner.hosts.proxmox.host import ProxmoxHost, worded
 from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
@@ -37,18 +38,46 @@ def ready(shell: Shell) -> frozenset[str]:
     return frozenset(done.stdout.decode(errors="replace").split())
 
 
-def create(shell: Shell, volume: str, digest: str) -> None:
-    """Make the volume empty and not ready; one of that name that is not ready is replaced."""
-    _run(shell, f"Unable to create volume {volume}", _CREATE_SCRIPT, _folder(volume), digest)
+class Volumes(base.Volumes):
+    """The volumes of one node."""
 
+    forms: ClassVar[tuple[str, ...]] = ("pve.tar", "tar")
+    """What an Incus has exported is read, too."""
 
-def mark_ready(shell: Shell, volume: str, builder: tuple[int, str] | None = None) -> None:
-    """Pack what a builder has made, and say that it is complete.
+    _host: ProxmoxHost
 
-    ``builder``: the number of a stopped container and the folder in it; without one the volume stays empty.
-    """
-    vmid, path = builder or ("", "")
-    _run(shell, f"Unable to mark volume {volume}", _PACK_SCRIPT, _folder(volume), str(vmid), path, FILLED)
+    def create(self, volume: str, digest: str) -> None:
+        """Make the volume empty and not ready; one of that name that is not ready is replaced."""
+        what = f"Unable to create volume {volume}"
+        with worded(what):
+            _run(self._host.ssh, what, _CREATE_SCRIPT, _folder(volume), digest)
+
+    def mark_ready(self, volume: str) -> None:
+        """Pack what its builder, which is stopped, has made, and say that it is complete; without one it is empty."""
+        what = f"Unable to mark volume {volume}"
+        with worded(what):
+            vmid, path = _builder_of(self._host, volume) or ("", "")
+            _run(self._host.ssh, what, _PACK_SCRIPT, _folder(volume), str(vmid), path, FILLED)
+
+    def delete(self, volume: str) -> None:
+        """Delete the volume; a missing one is success, one that a container or a snapshot needs is left."""
+        what = f"Unable to delete volume {volume}"
+        with worded(what):
+            if volume not in _volumes_in_use(self._host):
+                _run(self._host.ssh, what, _DELETE_SCRIPT, _folder(volume))
+
+    def export(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one compressed file; ``target`` appears when it is whole."""
+        what = f"Unable to export volume {volume}"
+        with worded(what), whole_file(target) as file:
+            _run(self._host.ssh, what, _EXPORT_SCRIPT, _folder(volume), stdout=file)
+
+    def import_from(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready; one of that name is replaced."""
+        what = f"Unable to import volume {volume} from {source}"
+        with worded(what):
+            arguments = (_folder(volume), digest, str(source.stat().st_size))
+            _run(self._host.ssh, what, _IMPORT_SCRIPT, *arguments, stdin=file_blocks(source))
 
 
 def size(shell: Shell, volume: str) -> int:
@@ -73,25 +102,6 @@ def open_folder(shell: Shell, vmid: int, path: str) -> None:
     what = f"Unable to make {path} in container {vmid}"
     done = shell.run(plain_call(vmid, ["mkdir", "-p", "-m", "0755", "--", path]))
     _require(done, what)
-
-
-def export(shell: Shell, volume: str, target: Path) -> None:
-    """Write the volume's content as one compressed file; ``target`` appears when it is whole."""
-    with whole_file(target) as file:
-        _run(shell, f"Unable to export volume {volume}", _EXPORT_SCRIPT, _folder(volume), stdout=file)
-
-
-def restore(shell: Shell, volume: str, digest: str, source: Path) -> None:
-    """Make the volume from an exported file and mark it ready; one of that name is replaced."""
-    arguments = (_folder(volume), digest, str(source.stat().st_size))
-    _run(
-        shell, f"Unable to import volume {volume} from {source}", _IMPORT_SCRIPT, *arguments, stdin=file_blocks(source)
-    )
-
-
-def delete(shell: Shell, volume: str) -> None:
-    """Delete the volume; a missing one is success. Copies of it stay; the caller knows whether there are any."""
-    _run(shell, f"Unable to delete volume {volume}", _DELETE_SCRIPT, _folder(volume))
 
 
 def _folder(volume: str) -> str:
@@ -328,7 +338,7 @@ def delete_unused_copies(host: ProxmoxHost, vmid: int) -> None:
     )
 
 
-def builder_of(host: ProxmoxHost, volume: str) -> tuple[int, str] | None:
+def _builder_of(host: ProxmoxHost, volume: str) -> tuple[int, str] | None:
     """The number of the container that makes a volume, and the folder in it; None when there is none."""
     for guest in _marked_guests(host):
         for mount in guest.artifact_mounts:
@@ -337,7 +347,7 @@ def builder_of(host: ProxmoxHost, volume: str) -> tuple[int, str] | None:
     return None
 
 
-def volumes_in_use(host: ProxmoxHost) -> frozenset[str]:
+def _volumes_in_use(host: ProxmoxHost) -> frozenset[str]:
     """The artifact volumes that containers of the node have, of any lab, and those that their snapshots had."""
     names: set[str] = set()
     for guest in _marked_guests(host):

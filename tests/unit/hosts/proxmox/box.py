@@ -75,18 +75,26 @@ class Artifacts:
         self.sizes: dict[str, int] = {}
         self.filled: list[tuple[int, str, str]] = []
         self.folders: list[tuple[int, str]] = []
-        self.packed: dict[str, tuple[int, str] | None] = {}
+        self.packed: dict[str, tuple[int, str]] = {}
         self.deleted: list[str] = []
         played: dict[str, Callable[..., Any]] = {
             "ready": lambda _shell: frozenset(self.sizes),
             "size": self._size,
             "fill": lambda _shell, vmid, volume, path: self.filled.append((vmid, volume, path)),
             "open_folder": lambda _shell, vmid, path: self.folders.append((vmid, path)),
-            "mark_ready": lambda _shell, volume, builder: self.packed.update({volume: builder}),
-            "delete": lambda _shell, volume: self.deleted.append(volume),
+            "_run": self._run,
         }
         for name, function in played.items():
             monkeypatch.setattr(volumes, name, function)
+
+    def _run(self, _shell: object, _what: str, script: str, folder: str, *arguments: str) -> None:
+        """What is done with a volume on the node: packed of a container's folder, or deleted."""
+        volume = folder.rpartition("/")[2]
+        if script == volumes._DELETE_SCRIPT:
+            self.deleted.append(volume)
+            return
+        assert script == volumes._PACK_SCRIPT
+        self.packed[volume] = (int(arguments[0]), arguments[1])
 
     def _size(self, _shell: object, volume: str) -> int:
         if volume not in self.sizes:

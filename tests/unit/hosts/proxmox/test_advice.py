@@ -109,12 +109,12 @@ def test_of_doctor(pve: Double, access: Access, separate: bool) -> None:
 def work(provider: ProxmoxProvider) -> None:
     """A container over the API, the lab's lock, a change and a snapshot."""
     lock, web = "provisioner-lock-homelab-1", wanted()
-    provider.delete_lock(lock)
-    provider.create_lock(lock, {"nonce": "1"})
+    provider.locks.delete(lock)
+    provider.locks.create(lock, {"nonce": "1"})
     if provider.observe("homelab").instance("web") is None:
         provider.create(web)
     provider.update(wanted(memory=2 * GIB))
-    provider.snapshot(web, "kept")
+    provider.snapshots.take(web, "kept")
 
 
 @SEPARATE

@@ -303,7 +303,7 @@ def test_artifacts_get_a_disk_when_it_is_made_and_their_content_at_each_start(
     assert artifacts.folders == [(vmid, "/out")]
     provider.start(one)
     assert len(artifacts.filled) == 1, "it runs already"
-    provider.mark_volume_ready("v-2")
+    provider.volumes.mark_ready("v-2")
     assert artifacts.packed == {"v-2": (vmid, "/out")}
     with pytest.raises(ProviderError, match="Unable to create container two") as caught:
         provider.create(wanted("two", devices=(mount("v-3"),)))

@@ -114,7 +114,7 @@ def test_what_a_snapshot_alone_names_goes_with_its_container(
     Artifacts(monkeypatch).sizes["v-1"] = GIB
     provider = driver(access, ssh="root@pve1")
     provider.create(wanted(devices=(mount("v-1"),)))
-    provider.snapshot(wanted(), "kept")
+    provider.snapshots.take(wanted(), "kept")
     config = guest(pve).config
     config.pop("mp0")
     assert len(disks(pve)) == 2
@@ -129,10 +129,10 @@ def test_a_copy_that_is_unmounted_stays_listed_while_a_snapshot_needs_it(
     provider = driver(access, ssh="root@pve1")
     provider.create(wanted(devices=(mount("v-1"),)))
     copy = guest(pve).config["mp0"].partition(",")[0]
-    provider.snapshot(wanted(), "kept")
+    provider.snapshots.take(wanted(), "kept")
     provider.update(wanted())
     assert guest(pve).config["unused0"] == copy
-    provider.delete_snapshot(wanted(), "kept")
+    provider.snapshots.delete(wanted(), "kept")
     assert "unused0" not in guest(pve).config
     assert copy not in disks(pve)
 

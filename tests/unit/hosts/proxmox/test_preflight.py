@@ -293,9 +293,9 @@ def test_a_run_that_cannot_lock_is_refused_before_anything_is_touched(pve: Doubl
     """``up`` takes the lock before it looks: without quorum, or the right to make pools, that is where it ends."""
     provider = ProxmoxProvider("pve", access=limited(pve, access, without=frozenset({"Pool.Allocate"})))
     with pytest.raises(PreflightError) as caught:
-        provider.create_lock("provisioner-lock-homelab-1", {})
+        provider.locks.create("provisioner-lock-homelab-1", {})
     assert "Pool.Allocate on /pool/provisioner-lock-homelab-1" in caught.value.resolution
     pve.take_down("pve2")
     pve.take_down("pve3")
     with pytest.raises(PreflightError, match="no quorum"):
-        ProxmoxProvider("pve", access=access).create_lock("provisioner-lock-homelab-1", {})
+        ProxmoxProvider("pve", access=access).locks.create("provisioner-lock-homelab-1", {})

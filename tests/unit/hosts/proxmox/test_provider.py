@@ -12,7 +12,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 
 from provisioner.hosts import provider_for
-from provisioner.hosts.proxmox import ProxmoxProvider, locks, marks
+from provisioner.hosts.proxmox import ProxmoxProvider, marks
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.marks import Mark
 from provisioner.lab.proxmox import settings_of
@@ -190,11 +190,11 @@ def test_a_number_is_forgotten_when_its_container_is_deleted(pve: Double, provid
         lambda one, _: one.execute("one", ["true"]),
         lambda one, _: one.push("one", b"", "/x"),
         lambda one, folder: one.pull("one", "/x", folder / "x"),
-        lambda one, _: one.create_volume("v", "d"),
-        lambda one, _: one.mark_volume_ready("v"),
-        lambda one, _: one.delete_volume("v"),
-        lambda one, folder: one.export_volume("v", folder / "x"),
-        lambda one, _: one.import_volume("v", "d", Path(__file__)),
+        lambda one, _: one.volumes.create("v", "d"),
+        lambda one, _: one.volumes.mark_ready("v"),
+        lambda one, _: one.volumes.delete("v"),
+        lambda one, folder: one.volumes.export("v", folder / "x"),
+        lambda one, _: one.volumes.import_from("v", "d", Path(__file__)),
         lambda one, _: one.attach("one", ["true"], stdin=0, stdout=1, stderr=2, terminal=False),
     ],
 )
@@ -233,16 +233,16 @@ def test_errors_of_every_verb_are_ours(pve: Double, provider: ProxmoxProvider) -
         provider.stop,
         provider.delete,
         provider.wait_until_ready,
-        provider.snapshot_obstacle,
+        provider.snapshots.obstacle,
         provider.adopt,
-        lambda one: provider.snapshot(one, "kept"),
-        lambda one: provider.delete_snapshot(one, "kept"),
-        lambda one: provider.rollback(one, "kept"),
+        lambda one: provider.snapshots.take(one, "kept"),
+        lambda one: provider.snapshots.delete(one, "kept"),
+        lambda one: provider.snapshots.rollback(one, "kept"),
         lambda one: provider.clone(one, "two"),
-        lambda one: provider.create_lock(one.name, {}),
-        lambda one: provider.delete_lock(one.name),
-        lambda one: provider.renew_lock(one.name, {}),
-        lambda one: provider.read_locks(one.name),
+        lambda one: provider.locks.create(one.name, {}),
+        lambda one: provider.locks.delete(one.name),
+        lambda one: provider.locks.renew(one.name, {}),
+        lambda one: provider.locks.read(one.name),
         lambda one: provider.connection_variables("never seen" + one.name),
     ):
         with pytest.raises((ProviderError, UnavailableError), match="Unable to"):
@@ -254,13 +254,12 @@ def test_errors_of_every_verb_are_ours(pve: Double, provider: ProxmoxProvider) -
 
 
 def test_locks_are_those_of_the_cluster(provider: ProxmoxProvider) -> None:
-    assert provider.create_lock("provisioner-lock-a-1", {"nonce": "a"})
-    assert not provider.create_lock("provisioner-lock-a-1", {"nonce": "b"})
-    assert provider.renew_lock("provisioner-lock-a-1", {"nonce": "a", "beat": "2"})
-    assert provider.read_locks("provisioner-lock-a-") == {"provisioner-lock-a-1": {"nonce": "a", "beat": "2"}}
-    assert locks.read(provider.client, "provisioner-lock-a-") == provider.read_locks("provisioner-lock-a-")
-    provider.delete_lock("provisioner-lock-a-1")
-    assert provider.read_locks("provisioner-lock-a-") == {}
+    assert provider.locks.create("provisioner-lock-a-1", {"nonce": "a"})
+    assert not provider.locks.create("provisioner-lock-a-1", {"nonce": "b"})
+    assert provider.locks.renew("provisioner-lock-a-1", {"nonce": "a", "beat": "2"})
+    assert provider.locks.read("provisioner-lock-a-") == {"provisioner-lock-a-1": {"nonce": "a", "beat": "2"}}
+    provider.locks.delete("provisioner-lock-a-1")
+    assert provider.locks.read("provisioner-lock-a-") == {}
 
 
 def test_the_registry_makes_one(pve: Double, access: Access) -> None:

@@ -148,8 +148,8 @@ UNFINISHED = "provisioner-unfinished-homelab_web"
 def life(access: Access, pool: str = "") -> None:
     """All that is done with a container over the API, in a pool that it leaves, and the lab's lock around it."""
     provider = ProxmoxProvider("pve", access=access)
-    assert provider.create_lock(LOCK, {"nonce": "1"})
-    assert provider.renew_lock(LOCK, {"nonce": "1"})
+    assert provider.locks.create(LOCK, {"nonce": "1"})
+    assert provider.locks.renew(LOCK, {"nonce": "1"})
     web = wanted(image="debian/13", cpu=1, proxmox={"pool": pool} if pool else {})
     assert provider.review([creation(web)]) == ()
     made = provider.create(web)
@@ -161,17 +161,17 @@ def life(access: Access, pool: str = "") -> None:
     larger = wanted(image="debian/13", cpu=2, memory=2 * GIB, disk=5 * GIB, proxmox=page)
     assert provider.review([update(there, larger)]) == ()
     assert provider.update(larger) == larger
-    assert provider.snapshot_obstacle(larger) == ""
-    provider.snapshot(made, "kept")
-    assert provider.create_lock(UNFINISHED, {"work": "rollback"})
-    assert provider.read_locks(UNFINISHED) == {UNFINISHED: {"work": "rollback"}}
-    provider.rollback(made, "kept")
-    provider.delete_lock(UNFINISHED)
+    assert provider.snapshots.obstacle(larger) == ""
+    provider.snapshots.take(made, "kept")
+    assert provider.locks.create(UNFINISHED, {"work": "rollback"})
+    assert provider.locks.read(UNFINISHED) == {UNFINISHED: {"work": "rollback"}}
+    provider.snapshots.rollback(made, "kept")
+    provider.locks.delete(UNFINISHED)
     provider.delete(provider.clone(made, "copy"))
-    provider.delete_snapshot(made, "kept")
+    provider.snapshots.delete(made, "kept")
     provider.stop(made)
     provider.delete(made)
-    provider.delete_lock(LOCK)
+    provider.locks.delete(LOCK)
 
 
 def test_what_host_prepare_makes_is_what_the_page_says() -> None:

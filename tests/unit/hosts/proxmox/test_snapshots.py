@@ -49,13 +49,13 @@ def test_every_name_has_one_that_proxmox_takes(
     pve: Double, provider: ProxmoxProvider, one: Instance, name: str, kept: str
 ) -> None:
     """PVE's pve-configid: a letter first, then letters, digits, dashes, underscores; two at least, 40 at most."""
-    assert provider.snapshot(one, name).name == name
+    assert provider.snapshots.take(one, name).name == name
     (there,) = guest(pve).snapshots
     assert there == snapshot_id(name)
     assert there.startswith(kept[:2]) if len(kept) > 20 or kept == "s-" else there == kept
     assert names(provider) == [name]
-    assert provider.rollback(one, name) == one
-    provider.delete_snapshot(one, name)
+    assert provider.snapshots.rollback(one, name) == one
+    provider.snapshots.delete(one, name)
     assert names(provider) == []
 
 
@@ -82,10 +82,10 @@ def test_a_rollback_brings_back_the_mark_that_description_and_config_are_told_ap
     """Facts: the description survives a rollback; of all options it alone does."""
     first = replace(one, settings={**one.settings, "description": "first", "tags": ("a",)})
     provider.update(first)
-    provider.snapshot(first, "kept")
+    provider.snapshots.take(first, "kept")
     second = replace(one, memory=None, nesting=True, settings={**one.settings, "description": "second", "tags": ("b",)})
     provider.update(second)
-    back = provider.rollback(second, "kept")
+    back = provider.snapshots.rollback(second, "kept")
     assert back == first
     assert (back.settings["description"], back.settings["tags"]) == ("first", ("a",))
     assert marks.read_mark(guest(pve).config["description"], guest(pve).vmid)[1] is not None
@@ -94,10 +94,10 @@ def test_a_rollback_brings_back_the_mark_that_description_and_config_are_told_ap
 def test_what_was_not_running_stays_so_and_what_was_runs_again(
     pve: Double, provider: ProxmoxProvider, one: Instance
 ) -> None:
-    provider.snapshot(one, "kept")
-    assert provider.rollback(one, "kept").status is Status.STOPPED
+    provider.snapshots.take(one, "kept")
+    assert provider.snapshots.rollback(one, "kept").status is Status.STOPPED
     provider.start(one)
-    assert provider.rollback(one, "kept").status is Status.RUNNING
+    assert provider.snapshots.rollback(one, "kept").status is Status.RUNNING
     assert running(pve)
 
 
@@ -105,15 +105,15 @@ def test_zfs_goes_back_to_the_newest_only_and_says_which_those_are(pve: Double, 
     one = provider.create(wanted(settings={"storage": "local-zfs"}))
     provider.start(one)
     for name in ("first", "second", "third"):
-        provider.snapshot(one, name)
+        provider.snapshots.take(one, name)
     with pytest.raises(ProviderError, match="back to snapshot first") as caught:
-        provider.rollback(one, "first")
+        provider.snapshots.rollback(one, "first")
     assert "newer: second, third" in caught.value.details
     assert running(pve), "it was not stopped for nothing"
-    assert provider.rollback(one, "third") == one
+    assert provider.snapshots.rollback(one, "third") == one
     for name in ("third", "second"):
-        provider.delete_snapshot(one, name)
-    assert provider.rollback(one, "first") == one
+        provider.snapshots.delete(one, name)
+    assert provider.snapshots.rollback(one, "first") == one
 
 
 def test_a_snapshot_that_somebody_else_took_is_not_gone_back_to(
@@ -123,21 +123,21 @@ def test_a_snapshot_that_somebody_else_took_is_not_gone_back_to(
     for name, text in (("hand", "by hand"), ("other", marks.mark_text("", Mark("other", vmid, "x", snapshot="other")))):
         take(provider, vmid, name, text)
         with pytest.raises(ProviderError, match=f"back to snapshot {name}") as caught:
-            provider.rollback(one, name)
+            provider.snapshots.rollback(one, name)
         assert "does not bear the mark" in caught.value.details
     with pytest.raises(ProviderError, match="back to snapshot nosuch") as caught:
-        provider.rollback(one, "nosuch")
+        provider.snapshots.rollback(one, "nosuch")
     assert caught.value.resolution == "Snapshots there: hand, other"
 
 
 def test_a_rollback_that_fails_leaves_it_running(pve: Double, provider: ProxmoxProvider, one: Instance) -> None:
     provider.start(one)
-    provider.snapshot(one, "kept")
+    provider.snapshots.take(one, "kept")
     guest(pve).config["lock"] = ""
     (kept,) = guest(pve).snapshots.values()
     kept["mp5"] = "local-lvm:vm-1-gone,mp=/x,size=1G"
     with pytest.raises(ProviderError, match="back to snapshot kept") as caught:
-        provider.rollback(one, "kept")
+        provider.snapshots.rollback(one, "kept")
     assert "vm-1-gone" in caught.value.details
     assert running(pve)
 
@@ -145,9 +145,9 @@ def test_a_rollback_that_fails_leaves_it_running(pve: Double, provider: ProxmoxP
 def test_the_lost_answer_of_a_snapshot_is_looked_for(pve: Double, provider: ProxmoxProvider, one: Instance) -> None:
     path = f"/nodes/pve1/lxc/{guest(pve).vmid}/snapshot"
     pve.world.faults.drop("POST", path, done=True)
-    assert provider.snapshot(one, "kept").name == "kept"
+    assert provider.snapshots.take(one, "kept").name == "kept"
     pve.world.faults.drop("DELETE", f"{path}/kept", done=True)
-    provider.delete_snapshot(one, "kept")
+    provider.snapshots.delete(one, "kept")
     assert names(provider) == []
 
 
@@ -162,32 +162,32 @@ def test_what_is_of_the_host_is_in_the_way_of_snapshots(
     pve: Double, provider: ProxmoxProvider, one: Instance, option: dict[str, str], words: str
 ) -> None:
     """Facts §8: an LXC with a bind or device mount point cannot be snapshotted through the API."""
-    assert provider.snapshot_obstacle(one) == ""
+    assert provider.snapshots.obstacle(one) == ""
     guest(pve).config.update(option)
-    assert words in provider.snapshot_obstacle(one)
+    assert words in provider.snapshots.obstacle(one)
     with pytest.raises(ProviderError, match="Unable to take snapshot kept of container one"):
-        provider.snapshot(one, "kept")
+        provider.snapshots.take(one, "kept")
 
 
 def test_a_storage_that_remembers_nothing_is_named(pve: Double, access: Access) -> None:
     pve.world.add_storage(Storage("tank", "dir", ("rootdir",)))
     provider = driver(access, storage="tank")
     one = provider.create(wanted())
-    assert provider.snapshot_obstacle(one) == "its storage tank (dir) takes no snapshots of containers"
+    assert provider.snapshots.obstacle(one) == "its storage tank (dir) takes no snapshots of containers"
 
 
 def test_one_that_is_nobodys_can_be_asked_about_too(pve: Double, provider: ProxmoxProvider) -> None:
     pve.world.add_guest(105, "pve1", hostname="old")
-    assert provider.snapshot_obstacle(wanted("old")) == ""
+    assert provider.snapshots.obstacle(wanted("old")) == ""
     with pytest.raises(ProviderError, match="Unable to look at container missing"):
-        provider.snapshot_obstacle(wanted("missing"))
+        provider.snapshots.obstacle(wanted("missing"))
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
 def test_a_copy_is_a_container_of_its_own(pve: Double, provider: ProxmoxProvider, runs: bool) -> None:
     settings = {"network": STATIC, "mounts": (DISK,), "tags": ("web",), "description": "mine"}
     one = provider.create(wanted(cpu=2, nesting=True, settings=settings))
-    provider.snapshot(one, "kept")
+    provider.snapshots.take(one, "kept")
     if runs:
         provider.start(one)
     memory(pve).boxes[guest(pve).vmid].files["/etc/x"] = "word"
@@ -269,17 +269,17 @@ def test_copies_of_artifacts_are_kept_while_a_snapshot_needs_them(
     one = provider.create(wanted(devices=(mount("v-1"),)))
     volid = guest(pve).config["mp0"].partition(",")[0]
     disks = pve.world.storages["local-lvm"].on("pve1")
-    assert provider.snapshot(one, "kept").volumes == ("v-1",)
+    assert provider.snapshots.take(one, "kept").volumes == ("v-1",)
     provider.update(replace(one, devices=()))
     assert volid in disks
-    provider.delete_volume("v-1")
+    provider.volumes.delete("v-1")
     assert artifacts.deleted == [], "a snapshot needs it"
-    assert provider.rollback(one, "kept") == one
+    assert provider.snapshots.rollback(one, "kept") == one
     provider.update(replace(one, devices=()))
-    provider.delete_snapshot(one, "kept")
+    provider.snapshots.delete(one, "kept")
     assert volid not in disks
     assert "unused0" not in guest(pve).config
-    provider.delete_volume("v-1")
+    provider.volumes.delete("v-1")
     assert artifacts.deleted == ["v-1"]
 
 
@@ -289,21 +289,21 @@ def test_a_copy_of_an_artifact_that_is_younger_than_the_snapshot_goes_with_the_r
     Artifacts(monkeypatch).sizes["v-1"] = GIB
     provider = driver(access, ssh="root@pve1")
     one = provider.create(wanted())
-    provider.snapshot(one, "before")
+    provider.snapshots.take(one, "before")
     provider.update(replace(one, devices=(mount("v-1"),)))
-    assert provider.rollback(one, "before") == one
+    assert provider.snapshots.rollback(one, "before") == one
     assert guest(pve).config.keys() & {"mp0", "unused0"} == set()
-    provider.delete_snapshot(one, "before")
+    provider.snapshots.delete(one, "before")
     assert len(pve.world.storages["local-lvm"].on("pve1")) == 1
 
 
 def test_a_snapshot_takes_its_time_and_is_waited_for(pve: Double, provider: ProxmoxProvider, one: Instance) -> None:
     pve.world.faults.slow_tasks("volume-snapshot", 0.4)
     began = time.monotonic()
-    provider.snapshot(one, "kept")
+    provider.snapshots.take(one, "kept")
     assert time.monotonic() - began >= 0.4
     with pytest.raises(ProviderError, match="Unable to take snapshot kept of container one") as caught:
-        provider.snapshot(one, "kept")
+        provider.snapshots.take(one, "kept")
     assert "already used" in caught.value.details
 
 
@@ -311,4 +311,4 @@ def test_a_snapshot_takes_its_time_and_is_waited_for(pve: Double, provider: Prox
 def test_zfs_goes_back_to_the_newest_only(access: Access, storage: str, expected: bool) -> None:
     provider = driver(access, storage=storage)
     made = provider.create(wanted())
-    assert provider.goes_back_to_newest_only(made) is expected
+    assert provider.snapshots.is_newest_only(made) is expected

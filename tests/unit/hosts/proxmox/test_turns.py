@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from provisioner.hosts.proxmox.locks import storage_turn
+from provisioner.hosts.proxmox.host import storage_turn
 
 URL = "https://192.0.2.1:8006"
 

@@ -15,12 +15,16 @@ from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from ipaddress import ip_address, ip_interface, ip_network
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from provisioner.hosts.incus.api import Client, WireError
+from provisioner.hosts import base
+from provisioner.hosts.incus.api import WireError
 from provisioner.hosts.incus.containers import Body, change
-from provisioner.hosts.incus.translate import LAB, address_in
-from provisioner.values.state import Instance
+from provisioner.hosts.incus.translate import LAB, address_in, publications_of
+from provisioner.values.state import Device, Instance
+
+if TYPE_CHECKING:
+    from provisioner.hosts.incus.inside import IncusHost
 
 EXTENSION = "network_bridge_acl_devices"
 NFTABLES = "nftables"
@@ -62,61 +66,69 @@ def name_of(lab: str, container: str) -> str:
     return f"{OURS}{container[:40]}-{sha256(f'{lab}/{container}'.encode()).hexdigest()[:12]}"
 
 
-class Confinement:
-    """The lists of one lab on one Incus; ``card`` is what the profile's network card is."""
+class Network(base.Network):
+    """The lists of the containers of one host, and the ports that it passes on to them."""
 
-    def __init__(self, client: Client, lab: str, card: Found) -> None:
-        self._client = client
-        self._lab = lab
-        self._card = card
+    _host: IncusHost
 
-    def hold(self, instance: Instance, root: Mapping[str, str]) -> str:
+    def confine(self, instance: Instance) -> str:
         """Have the host hold a running container to what it ``reaches``; give its words where its kernel cannot."""
-        name = instance.name
-        if instance.reaches is None:
-            change(self._client, name, released, root)
-            return ""
-        acl = name_of(self._lab, name)
-        found = self._lists().get(acl, NONE)
+        with self._host.worded(f"Unable to keep container {instance.name} in"):
+            if instance.reaches is None:
+                change(self._host.client, instance.name, released, self._host.root_disk)
+                return ""
+            return self._hold(instance, instance.reaches)
+
+    def _hold(self, instance: Instance, reaches: Iterable[str]) -> str:
+        acl = name_of(instance.lab, instance.name)
+        found = self._lists(instance.lab).get(acl, NONE)
         wanted = {
-            "description": f"What container {name} of lab {self._lab} reaches",
-            "egress": self._rules(instance.reaches, found["egress"], asks=True),
+            "description": f"What container {instance.name} of lab {instance.lab} reaches",
+            "egress": self._rules(reaches, found["egress"], asks=True),
             "ingress": [],
-            "config": {LAB: self._lab},
+            "config": {LAB: instance.lab},
         }
         if found is NONE:
-            self._client.write("post", PATH, body={"name": acl, **wanted})
+            self._host.client.write("post", PATH, body={"name": acl, **wanted})
         elif found != {**found, **wanted}:
-            self._client.write("put", PATH, acl, body=wanted)
+            self._host.client.write("put", PATH, acl, body=wanted)
+        held = partial(_held, acl=acl, card=self._host.network_card)
         try:
-            change(self._client, name, partial(_held, acl=acl, card=self._card), root)
+            change(self._host.client, instance.name, held, self._host.root_disk)
         except WireError as error:
             if NO_RULES not in str(error):
                 raise
-            mark = {LAB: self._lab, REFUSED: _kernel(self._client.get())}
-            self._client.write("put", PATH, acl, body={**wanted, "config": mark})
+            mark = {LAB: instance.lab, REFUSED: _kernel(self._host.client.get())}
+            self._host.client.write("put", PATH, acl, body={**wanted, "config": mark})
             return str(error)
         return ""
 
-    def delete(self, container: str) -> None:
+    def publications(self, name: str) -> tuple[Device, ...]:
+        """Return the container's proxy devices, those of its profiles included."""
+        with self._host.worded(f"Unable to look at the devices of container {name}"):
+            found = self._host.whole(name)
+        return () if found is None else publications_of(found)
+
+    def delete(self, instance: Instance) -> None:
         """Delete the list of a container that is gone."""
-        acl = name_of(self._lab, container)
-        if acl in self._lists():
-            self._client.write("delete", PATH, acl)
+        acl = name_of(instance.lab, instance.name)
+        if acl in self._lists(instance.lab):
+            self._host.client.write("delete", PATH, acl)
 
-    def read(self, server: Found, containers: Iterable[Found]) -> dict[str, dict[str, Any]] | None:
-        """Return by container the attributes of an ``Instance`` that its list tells; None where it takes none.
+    def read(self, lab: str, server: Found, containers: Iterable[Found]) -> dict[str, dict[str, Any]] | None:
+        """Return by container of a lab the attributes of an ``Instance`` that its list tells; None where it takes none.
 
-        A container whose list is not on its card, or not as provision writes it, is left out.
+        ``server`` is what ``/1.0`` answers. A container whose list is not on its card, or not as provision writes it,
+        is left out.
         """
-        if not is_possible(server, self._card):
+        if not is_possible(server, self._host.network_card):
             return None
-        lists = self._lists()
+        lists = self._lists(lab)
         if lists is UNSEEN:
             return None
         told = {}
         for container in containers:
-            acl = name_of(self._lab, container["name"])
+            acl = name_of(lab, container["name"])
             found = lists.get(acl, NONE)
             card = container["expanded_devices"].get(CARD, {})
             refused_by = found["config"].get(REFUSED, "")
@@ -126,22 +138,22 @@ class Confinement:
                 told[container["name"]] = {"reaches": reaches, "refused_by": refused_by}
         return told
 
-    def _lists(self) -> dict[str, Found]:
+    def _lists(self, lab: str) -> dict[str, Found]:
         """Return the lists with the lab's mark by their names; none for a restricted user, or on an old Incus."""
         try:
-            listed = self._client.get(PATH, recursion="1")
+            listed = self._host.client.get(PATH, recursion="1")
         except WireError as error:
             if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
                 raise
             return UNSEEN
-        return {one["name"]: one for one in listed if one["config"].get(LAB) == self._lab}
+        return {one["name"]: one for one in listed if one["config"].get(LAB) == lab}
 
     def _rules(self, reaches: Iterable[str], before: Sequence[Rule], *, asks: bool) -> list[Rule]:
         """The rules, in the order in which they are written; an address that nobody knows now stays what it was.
 
         ``asks``: whether it is asked where names of the LAN lead by now.
         """
-        page = self._client.get("networks", self._card["network"])["config"]
+        page = self._host.client.get("networks", self._host.network_card["network"])["config"]
         servers = [ip_interface(page[key]) for key in ("ipv4.address", "ipv6.address") if "/" in page.get(key, "")]
         public = ",".join(_public(str(server.network) for server in servers))
         rules = [
@@ -169,7 +181,7 @@ class Confinement:
         with suppress(ValueError):
             return [str(ip_address(host))]
         if host.endswith(DOMAIN):
-            state = self._client.find("instances", host.removesuffix(DOMAIN), "state")
+            state = self._host.client.find("instances", host.removesuffix(DOMAIN), "state")
             return filter(None, [address_in(state or {})])
         if asks:
             with suppress(OSError):

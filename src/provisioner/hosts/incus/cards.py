@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from provisioner.gpus import health, look
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import UNIT, HostDriver, driver_in
 from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
+from provisioner.hosts import base
 from provisioner.values.errors import ProviderError, UnavailableError
+
+if TYPE_CHECKING:
+    from provisioner.hosts.incus.inside import IncusHost
 
 MODPROBE = ("nvidia-modprobe", "-u", "-c", "0")
 """Makes the nodes of unified memory, and no others: those of the cards are asked for without -u."""
@@ -18,26 +23,33 @@ CONTROL_MINOR = "255"
 _CARD_NODE = re.compile(r"/dev/nvidia(\d+)")
 
 
-def cards_here() -> tuple[Card, ...]:
-    """The cards of this machine; ``UnavailableError`` when looking fails, or takes longer than ``LOOK_TIMEOUT_S``."""
-    return cards_in(_answer(look.SCRIPT, "the graphics cards"))
+class Cards(base.Cards):
+    """The cards of this machine, which is the one that a unix socket leads to; those of others cannot be read."""
 
+    _host: IncusHost
 
-def host_driver() -> HostDriver:
-    """What this machine does for its cards; ``UnavailableError`` when looking fails."""
-    return driver_in(_answer(health.SCRIPT, "the drivers"))
+    def read(self) -> tuple[Card, ...]:
+        """The cards; ``UnavailableError`` when looking fails, or takes longer than ``LOOK_TIMEOUT_S``."""
+        self._host.require_here("look at its graphics cards")
+        return cards_in(_answer(look.SCRIPT, "the graphics cards"))
 
+    def driver(self) -> HostDriver:
+        """What this machine does for its cards; ``UnavailableError`` when looking fails."""
+        self._host.require_here("look at the drivers of its graphics cards")
+        return driver_in(_answer(health.SCRIPT, "the drivers"))
 
-def mend_cards() -> str:
-    """Have the nodes of NVIDIA's cards made, by the unit of role ``gpu_host`` where it is; what was done, in words."""
-    missing = [path for card in cards_here() if card.driver == "nvidia" for path in card.missing]
-    if not missing:
-        return ""
-    if _run(["systemctl", "cat", UNIT]).returncode == 0:
-        return _done(["systemctl", "restart", UNIT])
-    minors = sorted({found[1] for path in missing if (found := _CARD_NODE.fullmatch(path))})
-    options = [word for minor in (*minors, CONTROL_MINOR) for word in ("-c", minor)]
-    return " and ".join(_done(command) for command in ([MODPROBE[0], *options], list(MODPROBE)))
+    def repair(self) -> str:
+        """Start the unit of role ``gpu_host`` that makes the nodes of NVIDIA's cards, or make them as it does."""
+        if self._host.endpoint.is_remote:
+            return ""
+        missing = [path for card in self.read() if card.driver == "nvidia" for path in card.missing]
+        if not missing:
+            return ""
+        if _run(["systemctl", "cat", UNIT]).returncode == 0:
+            return _done(["systemctl", "restart", UNIT])
+        minors = sorted({found[1] for path in missing if (found := _CARD_NODE.fullmatch(path))})
+        options = [word for minor in (*minors, CONTROL_MINOR) for word in ("-c", minor)]
+        return " and ".join(_done(command) for command in ([MODPROBE[0], *options], list(MODPROBE)))
 
 
 def _answer(script: str, what: str) -> str:
