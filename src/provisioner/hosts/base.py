@@ -358,6 +358,6 @@ class Provider(ABC):
 def _each(run: Callable[[str], Execution | ProviderError], names: Sequence[str]) -> list[Execution | ProviderError]:
     """What ``run`` gives for each name, all at once; a single one is run by this thread, which ctrl-c interrupts."""
     if len(names) == 1:
-        return [run(name) for name in names]
+        return [run(names[0])]
     with ThreadPoolExecutor(max(1, min(LOOKS, len(names)))) as pool:
         return list(pool.map(run, names))

@@ -122,9 +122,7 @@ class FakeProvider(World, Provider):
 
     def start(self, instance: Instance) -> None:
         """Start the container; it gets an address when it is ready."""
-        container = self.owned(instance, "start")
-        if container is None:
-            raise ProviderError(f"Unable to start container {instance.name}", details="There is none.")
+        container = self.existing(instance, "start")
         container.instance = replace(container.instance, status=Status.RUNNING)
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:

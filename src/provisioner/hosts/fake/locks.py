@@ -20,10 +20,8 @@ class Locks(base.Locks, dict[str, dict[str, str]]):
     def create(self, name: str, properties: Mapping[str, str]) -> bool:
         """Make the lock object, unless there is one of that name."""
         with self._host.mutex:
-            if name in self:
-                return False
-            self[name] = dict(properties)
-            return True
+            made = dict(properties)
+            return self.setdefault(name, made) is made
 
     def read(self, prefix: str) -> dict[str, dict[str, str]]:
         """Copies of the lock objects whose names begin with ``prefix``."""

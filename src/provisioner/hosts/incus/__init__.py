@@ -83,10 +83,15 @@ class IncusProvider(Inside, Provider):
         """What should be known of the containers that are to be adopted."""
         from provisioner.hosts.incus import containers
 
-        names = [change.container for change in changes if change.action == "adopt"]
-        with api.reachable(self.endpoint):
-            seen = [found for name in names if (found := self.client.find("instances", name)) is not None]
-        return tuple(note for found in seen for note in containers.adoption_notes(found))
+        notes = list[str]()
+        for change in changes:
+            if change.action != "adopt":
+                continue
+            with api.reachable(self.endpoint):
+                found = self.client.find("instances", change.container)
+            if found is not None:
+                notes += containers.adoption_notes(found)
+        return tuple(notes)
 
     def read(self, reference: str) -> Instance | None:
         """The container of that name, whoever made it; a virtual machine is none."""
@@ -195,8 +200,8 @@ class IncusProvider(Inside, Provider):
             status = self.owned(instance, "start").get("status")
             if status != "Running":
                 # Incus says of a frozen one that it is running already, and starts nothing.
-                action = "unfreeze" if status == "Frozen" else "start"
-                containers.begin(self.client, self.endpoint, instance.name, action)
+                begin = {"Frozen": "unfreeze"}.get(str(status), "start")
+                containers.begin(self.client, self.endpoint, instance.name, begin)
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""

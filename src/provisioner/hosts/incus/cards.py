@@ -42,14 +42,21 @@ class Cards(base.Cards):
         """Start the unit of role ``gpu_host`` that makes the nodes of NVIDIA's cards, or make them as it does."""
         if self._host.endpoint.is_remote:
             return ""
-        missing = [path for card in self.read() if card.driver == "nvidia" for path in card.missing]
+        missing = set[str]()
+        for card in self.read():
+            if card.driver == "nvidia":
+                missing.update(card.missing)
         if not missing:
             return ""
         if _run(["systemctl", "cat", UNIT]).returncode == 0:
             return _done(["systemctl", "restart", UNIT])
-        minors = sorted({found[1] for path in missing if (found := _CARD_NODE.fullmatch(path))})
-        options = [word for minor in (*minors, CONTROL_MINOR) for word in ("-c", minor)]
-        return " and ".join(_done(command) for command in ([MODPROBE[0], *options], list(MODPROBE)))
+        options = list[str]()
+        for path in sorted(missing):
+            node = _CARD_NODE.fullmatch(path)
+            if node:
+                options += ["-c", node[1]]
+        made = _done([MODPROBE[0], *options, "-c", CONTROL_MINOR])
+        return f"{made} and {_done(MODPROBE)}"
 
 
 def _answer(script: str, what: str) -> str:

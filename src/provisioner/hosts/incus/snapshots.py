@@ -112,4 +112,9 @@ def _forget_machine_id(client: Client, name: str) -> None:
 
 
 def _disks(found: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    return [device for device in found["expanded_devices"].values() if device["type"] == "disk" and not is_root(device)]
+    disks = []
+    for device in found["expanded_devices"].values():
+        is_disk = device["type"] == "disk"
+        if is_disk and not is_root(device):
+            disks.append(device)
+    return disks

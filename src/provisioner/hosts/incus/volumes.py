@@ -40,9 +40,9 @@ class Volumes(base.Volumes):
         what = f"Unable to create volume {volume}"
         with self._host.worded(what):
             found = self._ours(volume)
-            if found is not None and found.get(READY) == "true":
-                raise ProviderError(what, details="It is there, and its content is complete.")
-            if found is not None:
+            if found:
+                if found.get(READY) == "true":
+                    raise ProviderError(what, details="It is there, and its content is complete.")
                 self._host.client.change("delete", *self._place(volume))
             # Shifted: every container sees the files under its own ids, whatever its id map is. The mode of its top
             # folder is kept in its config: an import would make it 0711, which nobody but root can list.

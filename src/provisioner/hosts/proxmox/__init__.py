@@ -184,9 +184,9 @@ class ProxmoxProvider(ProxmoxHost):
             "ansible_connection": "provision_proxmox",
             "provision_instance": name,
             "provision_node": self.client.node,
-            "provision_vmid": "" if vmid is None else str(vmid),
+            "provision_vmid": str(vmid or ""),
             "provision_ssh": self.access.ssh or "",
-            "provision_ssh_config": str(config) if config else "",
+            "provision_ssh_config": str(config or ""),
         }
         return {key: value for key, value in found.items() if value}
 
