@@ -11,21 +11,25 @@ from typing import Any
 
 import pytest
 
-from provisioner.hosts import REGISTRY, provider_for
+from provisioner.hosts import kinds, provider_for
 from provisioner.hosts.base import Provider
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Device, Instance, InstanceKind, Status
+from tests.copied_driver import copied_driver
+
+__all__ = ["copied_driver"]  # a fixture
 
 IMAGE = "debian/12"
 REAL = {
     "fake": (pytest.mark.core,),
+    "copied": (pytest.mark.core,),
     "incus": (pytest.mark.incus, pytest.mark.core),
     "incus-https": (pytest.mark.incus, pytest.mark.slow),
     "proxmox": (pytest.mark.incus, pytest.mark.proxmox),
 }
 """What a driver's host needs; that of Proxmox is a double whose containers are the lab's Incus' own."""
-WAYS = [*REGISTRY, "incus-https"]
-"""Each driver, and Incus a second time: a daemon of its own that is reached as if it were elsewhere."""
+WAYS = [*kinds(), "copied", "incus-https"]
+"""Each driver, a copy of the fake one, and Incus again: a daemon of its own that is reached as if it were elsewhere."""
 LARGE_BYTES = 5_000_000
 SHARED: dict[str, Any] = {"shared": b"shared ", "timeout_s": 60.0}
 
@@ -66,6 +70,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
         request.getfixturevalue("incus_lab")
     elif request.param == "incus-https":
         settings["endpoint"] = request.getfixturevalue("far_incus").endpoint
+    elif request.param == "copied":
+        request.getfixturevalue("copied_driver")
     elif request.param == "proxmox":
         settings["access"] = request.getfixturevalue("pve_host").access
     provider = provider_for("box", request.param.partition("-")[0], **settings)

@@ -9,9 +9,9 @@ import pytest
 
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Status
-from tests.integration.test_provider_contract import IMAGE, Host, host, mount
+from tests.integration.test_provider_contract import IMAGE, Host, copied_driver, host, mount
 
-__all__ = ["host"]  # a fixture
+__all__ = ["copied_driver", "host"]  # fixtures
 
 GIB = 2**30
 PUBLISHED = Device("web", "publish", {"listen": "127.0.0.1:18734", "connect": "127.0.0.1:80"})

@@ -1,35 +1,21 @@
-"""The registry of providers: one driver per kind of host, imported when the first host of that kind is met."""
+"""The registry of providers: one driver per kind of host, which is the folder of that name below this one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from provisioner.hosts.base import Provider
 
 
-def _incus(host: str, **settings: Any) -> Provider:
-    from provisioner.hosts.incus import IncusProvider
+def kinds() -> tuple[str, ...]:
+    """The kinds of hosts, by their drivers' folders."""
+    from pkgutil import iter_modules  # nothing that a run needs
 
-    return IncusProvider(host, **settings)
-
-
-def _fake(host: str, **settings: Any) -> Provider:
-    from provisioner.hosts.fake import FakeProvider
-
-    return FakeProvider(host, **settings)
-
-
-def _proxmox(host: str, **settings: Any) -> Provider:
-    from provisioner.hosts.proxmox import ProxmoxProvider
-
-    return ProxmoxProvider(host, **settings)
-
-
-REGISTRY: Mapping[str, Callable[..., Provider]] = {"incus": _incus, "proxmox": _proxmox, "fake": _fake}
+    return tuple(sorted(module.name for module in iter_modules(__path__) if module.ispkg))
 
 
 def provider_for(host: str, kind: str, **settings: Any) -> Provider:
-    """The provider of host ``host``, one of ``kind`` ("incus", "proxmox", "fake"); ``settings``: that driver's own."""
-    driver: Provider = REGISTRY[kind](host, **settings)
+    """The provider of host ``host``, one of ``kind``, whose driver is imported now; ``settings``: that driver's own."""
+    driver: Provider = import_module(f"{__name__}.{kind}").DRIVER(host, **settings)
     return driver

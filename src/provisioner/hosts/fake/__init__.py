@@ -233,3 +233,6 @@ class FakeProvider(World, Provider):
             with os.fdopen(os.dup(descriptor), "wb") as stream:
                 stream.write(output)
         return done.returncode
+
+
+DRIVER = FakeProvider

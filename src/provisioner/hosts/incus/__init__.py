@@ -289,3 +289,6 @@ class IncusProvider(Inside, Provider):
             if whole is not None:
                 complete.append(whole)
         return complete
+
+
+DRIVER = IncusProvider

@@ -215,3 +215,6 @@ class ProxmoxProvider(ProxmoxHost):
             guest = self.existing(instance, "clone")
             guest = replace(guest, pool=self.pools().get(guest.vmid, ""))
             return self.seen(snapshots.clone_container(self, guest, replace(instance, name=name)))
+
+
+DRIVER = ProxmoxProvider
