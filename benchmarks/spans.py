@@ -21,7 +21,7 @@ PARTS = {
     "read the file": ("provisioner.cli.session", "Session.open_lab"),
     "take the lock": ("provisioner.reconcile.lock", "take"),
     "observe the host": ("provisioner.reconcile.observe", "observe"),
-    "work out what is wanted": ("provisioner.lab.opening", "Lab.fleet"),
+    "work out what is wanted": ("provisioner.reconcile.observe", "desired_fleet"),
     "look into the containers": ("provisioner.reconcile.observe", "probe"),
     "give the lock back": ("provisioner.reconcile.lock", "Lease.release"),
 }
