@@ -13,8 +13,9 @@ import pytest
 
 from provisioner.hosts.incus.api import WireError
 from provisioner.hosts.incus.inside import IncusHost
-from provisioner.hosts.incus.network import ACLS, PRIVATE, REFUSED, Network, name_of, released
+from provisioner.hosts.incus.network import ACLS, REFUSED, Network, name_of, released
 from provisioner.hosts.incus.translate import LAB
+from provisioner.hosts.ways_out import PRIVATE
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance
 from tests.unit.ansible.switch_programs import program

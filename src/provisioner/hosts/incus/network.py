@@ -8,19 +8,18 @@ list is kept then, with the kernel's version on it, so that it is not tried agai
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import ip_interface
 from typing import TYPE_CHECKING, Any
 
 from provisioner.hosts import base
 from provisioner.hosts.incus.api import WireError
 from provisioner.hosts.incus.containers import Body, change
 from provisioner.hosts.incus.translate import LAB, address_in, publications_of
+from provisioner.hosts.ways_out import addresses_of, public_ranges
 from provisioner.values.state import Device, Instance
 
 if TYPE_CHECKING:
@@ -38,13 +37,6 @@ ACLS = "security.acls"
 OURS = "provision-"
 KEYS = {f"{ACLS}.default.egress.action": "reject", f"{ACLS}.default.ingress.action": "allow"}
 DOMAIN = ".incus"
-PRIVATE = (
-    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-    *("192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3"),
-)
-"""What is nobody's on the internet, as role ``egress`` has it; a test holds both."""
-PRIVATE_6 = ("::/3", "4000::/2", "8000::/1")
-"""All of IPv6 that is nobody's on the internet."""
 
 Rule = dict[str, str]
 Found = Mapping[str, Any]
@@ -155,7 +147,7 @@ class Network(base.Network):
         """
         page = self._host.client.get("networks", self._host.network_card["network"])["config"]
         servers = [ip_interface(page[key]) for key in ("ipv4.address", "ipv6.address") if "/" in page.get(key, "")]
-        public = ",".join(_public(str(server.network) for server in servers))
+        public = ",".join(public_ranges(str(server.network) for server in servers))
         rules = [
             {"action": "allow", "destination": public, "state": "enabled"},
             {"action": "allow", "destination": "ff02::/16", "protocol": "icmp6", "state": "enabled"},
@@ -178,16 +170,10 @@ class Network(base.Network):
 
     def _addresses(self, host: str, *, asks: bool) -> Iterable[str]:
         """Return the addresses of a host: itself, those of a container, or those that a name has for this machine."""
-        with suppress(ValueError):
-            return [str(ip_address(host))]
         if host.endswith(DOMAIN):
             state = self._host.client.find("instances", host.removesuffix(DOMAIN), "state")
             return filter(None, [address_in(state or {})])
-        if asks:
-            with suppress(OSError):
-                found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                return sorted({str(one[4][0]) for one in found})
-        return []
+        return addresses_of(host, asks=asks)
 
 
 def _kernel(server: Found) -> str:
@@ -203,19 +189,6 @@ def _allowed(destination: str, protocol: str, port: str) -> Rule:
         "destination_port": port,
         "state": "enabled",
     }
-
-
-def _public(near: Iterable[str]) -> Iterator[str]:
-    """All ranges that are public, without the networks of the bridge itself."""
-    taken = [ip_network(one) for one in (*PRIVATE, *PRIVATE_6, *near)]
-    taken.sort(key=lambda one: (one.version, int(one.network_address)))
-    free = {4: 0, 6: 0}
-    for one in taken:
-        first, last = int(one.network_address), int(one.broadcast_address)
-        address, begin = type(one.network_address), free[one.version]
-        if begin < first:
-            yield f"{address(begin)}-{address(first - 1)}"
-        free[one.version] = max(begin, last + 1)
 
 
 def _held(body: Body, *, acl: str, card: Mapping[str, str]) -> Body:
