@@ -127,6 +127,33 @@ def _timezone(value: str) -> None:
         raise FormatError(f"invalid time zone '{value}'\n")
 
 
+ALIAS = re.compile(r"(dc/|guest/)?[A-Za-z][A-Za-z0-9\-_]+")
+
+
+def address_version(value: str) -> int:
+    """The version of IP of addresses, networks, or one range, in a rule; 0 for an alias or a set.
+
+    So ``parse_address_list`` in pve-firewall's ``Firewall.pm``; a network with bits beyond its prefix is none.
+    """
+    if value.startswith("+") or ALIAS.fullmatch(value):
+        return 0
+    elements = value.split(",")
+    ends = [end for element in elements for end in element.split("-")]
+    try:
+        versions = {ipaddress.ip_network(end).version for end in ends}
+    except ValueError as error:
+        raise FormatError(f"invalid IP address: {error}\n") from error
+    if len(versions) > 1:
+        raise FormatError(f"detected mixed ipv4/ipv6 addresses in address list '{value}'\n")
+    if len(elements) > 1 and "-" in value:
+        raise FormatError("you can't use a range in a list\n")
+    return versions.pop()
+
+
+def _addresses(value: str) -> None:
+    address_version(value)
+
+
 FORMATS: dict[str, Callable[[str], None]] = {
     "CIDR": _pattern(r"[0-9a-fA-F:.]+/\d+", "value does not look like a valid CIDR network"),
     "disk-size": _size,
@@ -141,9 +168,15 @@ FORMATS: dict[str, Callable[[str], None]] = {
     "mac-prefix": _pattern(r"[a-f0-9][02468ace](:[a-f0-9]{2}){0,2}:?", "invalid MAC prefix", re.IGNORECASE),
     "pve-configid": _pattern(r"(?i)[a-z][a-z0-9_-]+", "invalid configuration ID '{}'"),
     "pve-ct-timezone": _timezone,
+    "pve-fw-addr-spec": _addresses,
+    "pve-fw-dport-spec": _pattern(r"\d+(:\d+)?(,\d+(:\d+)?)*", "invalid port '{}'"),
+    "pve-fw-icmp-type-spec": _pattern(r"[a-z-]*", "invalid icmp-type value '{}'"),
+    "pve-fw-protocol-spec": _pattern("tcp|udp|icmp|icmpv6|ipv6-icmp|sctp", "unknown protocol '{}'"),
+    "pve-fw-sport-spec": _pattern(r"\d+(:\d+)?(,\d+(:\d+)?)*", "invalid port '{}'"),
     "pve-groupid": _pattern(r"[A-Za-z0-9.\-_]+", "group name '{}' contains invalid characters"),
     "pve-ipv4-config": _interface(4, ("dhcp", "manual")),
     "pve-ipv6-config": _interface(6, ("auto", "dhcp", "manual")),
+    "pve-iface": _pattern(r"[A-Za-z][A-Za-z0-9_.:]+", "invalid network interface name '{}'"),
     "pve-lxc-dev-string": _device,
     "pve-lxc-mp-string": _path,
     "pve-node": _pattern(NAME, "value does not look like a valid node name"),

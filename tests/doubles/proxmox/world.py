@@ -10,6 +10,7 @@ from typing import Any
 from tests.doubles.proxmox.access import Access
 from tests.doubles.proxmox.errors import died, forbidden
 from tests.doubles.proxmox.faults import Faults
+from tests.doubles.proxmox.firewall import Firewall
 from tests.doubles.proxmox.guest import Guest
 from tests.doubles.proxmox.guests import Containers, MemoryContainers, Template
 from tests.doubles.proxmox.locks import Locks
@@ -60,7 +61,8 @@ class World:
 
     ``latency_s``: how long every answer takes. ``stats_s``: how often a node tells the others about its guests.
     ``lock`` is held while a configuration changes. ``datacenter``: its options,
-    taken apart. ``backup_jobs``: the numbers of guests that each backs up.
+    taken apart. ``backup_jobs``: the numbers of guests that each backs up. ``firewall``: the datacenter's;
+    ``firewalls``: those of guests, which copies take along (pve-firewall's ``Helpers.pm``).
     """
 
     def __init__(self, containers: Containers | None = None, nodes: int = 3) -> None:
@@ -73,6 +75,8 @@ class World:
         self.ha: set[int] = set()
         self.datacenter: dict[str, Any] = {}
         self.backup_jobs: dict[str, set[int]] = {}
+        self.firewall = Firewall()
+        self.firewalls: dict[int, Firewall] = {}
         self.access = Access()
         self.containers: Containers = containers or MemoryContainers()
         self.tasks = Tasks()
@@ -159,9 +163,10 @@ class World:
         return self.pool_of(int(name)) if kind == "vms" and name.isdecimal() else ""
 
     def remove_guest(self, vmid: int) -> None:
-        """Remove the configuration and what speaks of it elsewhere: pool and permissions."""
+        """Remove the configuration and what speaks of it elsewhere: pool, permissions and firewall."""
         with self.lock:
             self.guests.pop(vmid, None)
+            self.firewalls.pop(vmid, None)
             for pool in self.pools.values():
                 pool.vms.discard(vmid)
             grants = self.access.permissions.grants

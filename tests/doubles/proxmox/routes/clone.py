@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
+from copy import deepcopy
 
 from tests.doubles.proxmox import disks
 from tests.doubles.proxmox.call import Call, answers
 from tests.doubles.proxmox.errors import ApiError, died
+from tests.doubles.proxmox.firewall import Firewall
 from tests.doubles.proxmox.guest import Config, Guest, form, parts, volumes
 from tests.doubles.proxmox.privileges import check_bridge
 from tests.doubles.proxmox.routes.status import is_running
@@ -36,6 +38,7 @@ def clone(call: Call) -> object:
         stub = Guest(call.number("newid"), call.node.name, {**config, "lock": "create"}, template=source.template)
         source.config["lock"] = "disk"
         world.guests[stub.vmid] = stub
+        world.firewalls[stub.vmid] = deepcopy(world.firewalls.get(source.vmid, Firewall()))
     return call.begin("vzclone", call.vmid, lambda task: _copy(call, source, stub, mounts, task))
 
 

@@ -195,6 +195,8 @@ PLACES = {"{node}": "pve1", "{vmid}": "105", "{storage}": "local", "{snapname}":
 ASKED = {"feature": {"feature": "snapshot"}, "resources": {"type": "vm"}}
 # what PVE shows beyond its own schema, as its source says
 BEYOND = {
+    "GET /cluster/firewall/options": {"digest"},
+    "GET /nodes/{node}/lxc/{vmid}/firewall/options": {"digest"},
     "GET /nodes/{node}/lxc/{vmid}/snapshot": {"digest", "running"},
     "GET /nodes": {"id", "type", "disk", "maxdisk"},
     "GET /nodes/{node}/network": {"bridge_stp", "bridge_fd"},
