@@ -161,6 +161,7 @@ def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterab
     written = container.written
     pages = [service.page.defaults for service in container.services]
     services = _services(context, container, artifacts)
+    reaches = _reaches(context, container, services)
     return Instance(
         name=container.name,
         host=host_name(container),
@@ -172,9 +173,9 @@ def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterab
         nesting=any(page.nesting for page in pages),
         devices=tuple(sorted(_devices(container, artifacts), key=lambda device: device.name)),
         services=services,
-        reaches=_reaches(context, container, services),
+        reaches=reaches,
         base=_base(context.lab.catalog, container.name),
-        settings=_settings(container),
+        settings=_settings(container, is_held=reaches is not None),
         adopt=written.adopt,
         stop_s=stop_s(container),
     )
@@ -195,14 +196,17 @@ def stop_s(container: ResolvedContainer) -> float:
     return STOP_S + max(drains, default=0.0)
 
 
-def _settings(container: ResolvedContainer) -> Mapping[str, Any]:
+def _settings(container: ResolvedContainer, *, is_held: bool) -> Mapping[str, Any]:
     """What only its kind of host knows."""
     from provisioner.lab.cards import with_device_files
-    from provisioner.lab.proxmox import settings_of
+    from provisioner.lab.proxmox import behind_firewall, settings_of
 
     if not isinstance(container.page, ProxmoxHost):
         return {}
-    return with_device_files(settings_of(container.page, container.written.proxmox), container.card)
+    settings = settings_of(container.page, container.written.proxmox)
+    if is_held:
+        settings = behind_firewall(settings)
+    return with_device_files(settings, container.card)
 
 
 def _devices(container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Iterator[Device]:

@@ -44,6 +44,16 @@ def settings_of(host: ProxmoxHost, written: ProxmoxContainer | None) -> dict[str
     return settings | {name: value for name, value in chosen.items() if value is not None}
 
 
+def behind_firewall(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a container that its node holds to what it reaches: no rule counts without its card's firewall.
+
+    Those of another kind of host, in which no card is decided, stay as they are.
+    """
+    if "network" not in settings:
+        return dict(settings)
+    return {**settings, "network": {**settings["network"], "firewall": True}}
+
+
 def direct_ways(lab: ResolvedLab, host: str) -> dict[str, str]:
     """Of the containers of that host which Ansible reaches by an sshd of their own: by which way."""
     ways: dict[str, str] = {}

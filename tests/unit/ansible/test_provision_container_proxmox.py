@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -78,6 +79,19 @@ def test_a_container_is_made_changed_and_deleted(pve: Double, task: Task) -> Non
     assert pve.world.guests[150].config["memory"] == "2048"
     assert task(state="absent")["changed"] is True
     assert pve.world.guests == {}
+
+
+def test_one_that_a_lab_holds_to_what_it_reaches_stays_held(pve: Double, task: Task, page: dict[str, Any]) -> None:
+    pve.world.firewall.options["enable"] = 1
+    behind = {"vmid": 150, "network": {"firewall": True}}
+    task(proxmox=behind)
+    provider = provider_of(options(page))
+    held = replace(wanted_instance(options(page, proxmox=behind)), reaches=("192.168.1.20:443",))
+    provider.network.confine(held)
+    assert task(proxmox={"vmid": 150})["changed"] is False
+    provider.network.confine(replace(held, reaches=None))
+    assert task(proxmox={"vmid": 150})["changed"] is True, "nobody holds it any more"
+    assert "firewall" not in pve.world.guests[150].config["net0"]
 
 
 def test_one_that_is_nobody_s_is_adopted_only_when_that_was_said(pve: Double, task: Task) -> None:

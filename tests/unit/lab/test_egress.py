@@ -14,7 +14,7 @@ from provisioner.lab.resolved import ResolvedLab, resolve
 from provisioner.lab.rules import problems
 from provisioner.values.address import Address
 from provisioner.values.declared import REACHES, Secret
-from provisioner.values.state import HostState
+from provisioner.values.state import HostState, Instance
 from tests.lab_files import spec_of
 
 CATALOG = load_catalog()
@@ -22,14 +22,14 @@ IMAGE = {"image": f"registry.example/web@sha256:{'a' * 64}", "image_port": 80, "
 KEPT_IN = [role for role, page in CATALOG.services.items() if REACHES in page.references]
 
 
-def lab(*reaches: str) -> ResolvedLab:
+def lab(*reaches: str, host: dict[str, Any] | None = None) -> ResolvedLab:
     """Return a lab with an image that reaches these, an engine, a desktop and a host whose address is written."""
     engine = {"model": "tiny", "port": 8081}
     containers: dict[str, Any] = {
         "llama": {"services": {"llama_cpp": engine}},
         "web": {"services": {"oci": {**IMAGE, "reaches": list(reaches)}}},
     }
-    hosts = {"here": {"incus": "local", "address": "192.168.1.5"}}
+    hosts = {"here": host or {"incus": "local", "address": "192.168.1.5"}}
     models = {"tiny": {"source": "hf:a/b:Q8_0"}}
     return resolve(spec_of({"name": "home", "hosts": hosts, "models": models, "containers": containers}), CATALOG)
 
@@ -87,11 +87,16 @@ def test_nothing_is_named_twice() -> None:
     assert [problem.message for problem in problems(lab("internet", "internet"))] == ["internet is named twice"]
 
 
-def desired(found: ResolvedLab, *, confines: bool = True) -> dict[str, tuple[str, ...] | None]:
-    """Return what each container's host lets it reach."""
+def instances(found: ResolvedLab, *, confines: bool = True) -> tuple[Instance, ...]:
+    """Return the containers as the file wants them on a host that can hold them, or cannot."""
     hosts = {"here": HostState("here", confines=confines)}
     files = {"tiny": ModelFile("/models/tiny.gguf", "tiny.gguf", "a" * 64)}
-    return {one.name: one.reaches for one in desired_fleet(found, files, hosts).instances}
+    return desired_fleet(found, files, hosts).instances
+
+
+def desired(found: ResolvedLab, *, confines: bool = True) -> dict[str, tuple[str, ...] | None]:
+    """Return what each container's host lets it reach."""
+    return {one.name: one.reaches for one in instances(found, confines=confines)}
 
 
 def test_a_host_that_can_lets_out_to_what_is_connected_and_to_the_registry() -> None:
@@ -99,6 +104,14 @@ def test_a_host_that_can_lets_out_to_what_is_connected_and_to_the_registry() -> 
     reaches = ("192.168.1.20:8123", "llama.incus:8081", "registry.example:443")
     assert desired(found) == {"llama": None, "web": reaches}
     assert desired(found, confines=False) == {"llama": None, "web": None}
+
+
+def test_on_proxmox_the_card_of_what_is_held_has_a_firewall_and_no_other() -> None:
+    page = {"proxmox": "https://pve:8006", "user": "root@pam", "password": Secret("p", "x")}
+    found = lab(host=page)
+    cards = {one.name: one.settings["network"]["firewall"] for one in instances(found)}
+    assert cards == {"llama": False, "web": True}
+    assert not any(one.settings["network"]["firewall"] for one in instances(found, confines=False))
 
 
 def test_what_others_in_the_container_ask_is_let_out_to_as_well() -> None:

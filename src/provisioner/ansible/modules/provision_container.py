@@ -328,6 +328,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ...]:
     """The plan for this one container; other containers of the lab, orphans and leftovers too, are not looked at."""
+    from provisioner.lab.proxmox import behind_firewall
     from provisioner.reconcile.plan import make_destroy_plan, make_plan
     from provisioner.values.plan import Change
     from provisioner.values.state import Fleet, Status
@@ -336,7 +337,8 @@ def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ..
     alone = Fleet(actual.lab, (there,) if there else (), hosts=actual.hosts)
     if state == "absent":
         return make_destroy_plan(alone, [wanted.name]).changes
-    wanted = replace(wanted, reaches=there.reaches if there else None)  # what a lab's file says, and no option
+    if there is not None and there.reaches is not None:  # which a lab's file says, and no option
+        wanted = replace(wanted, reaches=there.reaches, settings=behind_firewall(wanted.settings))
     changes = make_plan(Fleet(wanted.lab, (wanted,)), alone).changes
     if state == "started":
         return changes

@@ -327,6 +327,7 @@ _ANSWER_FORMS: Mapping[str, _AnswerForm] = {
     "version": _AnswerForm(("version",), rows=False),
     "cluster/resources": _AnswerForm(("vmid", "node")),
     "cluster/status": _AnswerForm(("type", "name")),
+    "cluster/firewall/options": _AnswerForm(rows=False),
     "access/permissions": _AnswerForm(rows=False),
     "nodes": _AnswerForm(("node",)),
     "nodes/*/status": _AnswerForm(rows=False, foreign=True),
@@ -342,6 +343,8 @@ _ANSWER_FORMS: Mapping[str, _AnswerForm] = {
     "nodes/*/lxc": _AnswerForm(("vmid",)),
     "nodes/*/lxc/*/config": _AnswerForm(rows=False),
     "nodes/*/lxc/*/feature": _AnswerForm(("hasFeature",), rows=False),
+    "nodes/*/lxc/*/firewall/options": _AnswerForm(rows=False),
+    "nodes/*/lxc/*/firewall/rules": _AnswerForm(("pos", "type", "action")),
     "nodes/*/lxc/*/interfaces": _AnswerForm(may_be_nothing=True),
     "nodes/*/lxc/*/snapshot": _AnswerForm(("name",)),
     "nodes/*/lxc/*/snapshot/*/config": _AnswerForm(rows=False),
@@ -349,7 +352,7 @@ _ANSWER_FORMS: Mapping[str, _AnswerForm] = {
     "pools": _AnswerForm(("poolid",)),
     "pools/*": _AnswerForm(rows=False),
 }
-_NUMBER_KEYS = frozenset({"vmid", "snaptime", "n", "time", "cores", "memory", "swap"})
+_NUMBER_KEYS = frozenset({"vmid", "snaptime", "n", "time", "cores", "memory", "swap", "enable", "pos"})
 """Keys whose values are whole numbers."""
 _TEXT_KEYS = frozenset(
     "name node type storage status pool poolid tags template volid upid lock parent description digest comment iface "  # noqa: SIM905

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from provisioner.hosts.base import Looked
-from provisioner.hosts.proxmox import execute, marks, templates, volumes
+from provisioner.hosts.proxmox import confinement, execute, marks, templates, volumes
 from provisioner.hosts.proxmox.execute import PctCall
 from provisioner.hosts.proxmox.guest import Guest, address_in, names_of, pools_of, snapshots_of
 from provisioner.hosts.proxmox.host import Entry, ProxmoxHost, containers_elsewhere, elsewhere_hint, elsewhere_text
@@ -32,6 +32,7 @@ class _FirstAnswers:
     offers: Sequence[Entry]
     storages: Sequence[str]
     machine: str
+    confines: bool
 
 
 def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[str] = ()) -> Fleet:
@@ -42,6 +43,10 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
     ours = [guest for guest in guests if guest.lab == lab]
     if detailed:
         ours = host.client.many([partial(_with_details, host, guest) for guest in ours])
+    held: dict[int, tuple[str, ...] | None] = {}
+    if first.confines:
+        told = host.client.many([partial(confinement.read, host, guest) for guest in ours])
+        held = {guest.vmid: reaches for guest, reaches in zip(ours, told, strict=True)}
     adoptable: dict[str, Instance] = {}
     for guest in guests:
         if guest.mark is None and guest.name in adopt:
@@ -56,10 +61,11 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
         moved_hints={name: elsewhere_hint(host.client.node, guest) for name, guest in elsewhere.items()},
         images=templates.gathered(contents, first.offers, first.machine).images,
         volumes=ready,
+        confines=first.confines,
         adoptable=adoptable,
         image_hint=templates.HINT,
     )
-    instances = [instance_of(guest, host.host) for guest in ours]
+    instances = [replace(instance_of(guest, host.host), reaches=held.get(guest.vmid)) for guest in ours]
     instances.sort(key=lambda instance: instance.name)
     return Fleet(lab, tuple(instances), hosts={host.host: state})
 
@@ -86,6 +92,7 @@ def _first_answers(host: ProxmoxHost) -> _FirstAnswers:
         partial(client.get, "nodes", node, "aplinfo"),
         partial(templates.storages_of, client),
         lambda: host.machine,
+        partial(confinement.is_on, client),
     ]
     return _FirstAnswers(*client.many(calls))
 

@@ -24,6 +24,7 @@ from provisioner.hosts.proxmox.preconditions import (
 from provisioner.hosts.proxmox.rights import NEW, OLDEST_WITH_DEVICES, Place, Right, TagAccess
 from provisioner.hosts.proxmox.translate import DEFAULT_DISK
 from provisioner.values.capacity import UNKNOWN, Capacity, Disk, Pool
+from provisioner.values.declared import REACHES
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Change
 from provisioner.values.state import Instance
@@ -260,6 +261,7 @@ def plan_notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
     """What should be known although it is no reason to refuse."""
     yield from _notes_of_root(changes, grounds)
     yield from _notes_of_device_files(changes, grounds)
+    yield from _notes_of_ways_out(changes, grounds)
     for unlisted in grounds.disks.unlisted:
         yield f"whether disks of others lie under a number is not known of storage {unlisted}"
     for objection in rights_objections(grounds.unseen, grounds.access):
@@ -281,6 +283,16 @@ def _notes_of_device_files(changes: Sequence[Change], grounds: Grounds) -> Itera
         return
     for path, containers in preconditions.device_files_used(changes).items():
         yield f"whether node {grounds.node.name} has {path}, for {', '.join(containers)}, is not known without ssh"
+
+
+def _notes_of_ways_out(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
+    for change in changes:
+        after = change.after
+        if not isinstance(after, Instance) or after.reaches is not None:
+            continue
+        if any(f"{one.role}_{REACHES}" in one.variables for one in after.services):
+            why = f"the datacenter's firewall is off, or {rights.holder(grounds.access)} may not see it"
+            yield f"{change.target} runs code of others, and rules in it alone keep that in: {why}"
 
 
 def _out_of_sight(changes: Sequence[Change], node: Node) -> list[Mapping[str, Any]]:

@@ -47,6 +47,7 @@ _FOR_ATTRIBUTE: Mapping[str, str] = {
     "devices": "VM.Config.Disk",
     "mounts": "VM.Config.Disk",
     "network": "VM.Config.Network",
+    "reaches": "VM.Config.Network",
     "features": "VM.Allocate",
     "pool": "VM.Allocate",
 }

@@ -16,7 +16,7 @@ from provisioner.hosts.proxmox.preflight import review_plan
 from provisioner.report.messages import error_text
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Change
-from provisioner.values.state import Execution, Secret
+from provisioner.values.state import Execution, Secret, Service
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import Storage
 from tests.doubles.proxmox.world import PASSWORD, Pool
@@ -235,6 +235,16 @@ def test_what_is_only_noted(access: Access, snapshot: SnapshotAssertion) -> None
     notes = looked(access, creation(wanted(disk=80 * GIB)), creation(wanted("web2", disk=80 * GIB)))
     unknown = looked(access, block(devices=[{"path": "/dev/nvidia0"}]), **BY_PASSWORD)
     assert "\n".join((*notes, *unknown)) == snapshot
+
+
+def test_code_of_others_that_the_node_does_not_hold_is_told(access: Access) -> None:
+    image = Service("oci", "web", "serve", {"oci_reaches": []})
+    whose = "the datacenter's firewall is off, or token root@pam!ci may not see it"
+    told = f"web runs code of others, and rules in it alone keep that in: {whose}"
+    page = {"ssh": "root@pve1"}
+    assert looked(access, creation(wanted(services=(image,))), **page) == (told,)
+    assert looked(access, creation(wanted(services=(image,), reaches=())), **page) == ()
+    assert looked(access, creation(wanted(services=(BASE,))), **page) == ()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from provisioner.hosts.proxmox.api import Client
 from provisioner.hosts.proxmox.rights import Place, Right
 from provisioner.values.errors import ProvisionError
 from provisioner.values.plan import Change
-from provisioner.values.state import Secret
+from provisioner.values.state import Instance, Secret
 from tests.case_files import read_cases
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.world import Pool
@@ -145,8 +145,17 @@ LOCK = "provisioner-lock-homelab-1"
 UNFINISHED = "provisioner-unfinished-homelab_web"
 
 
-def life(access: Access, pool: str = "") -> None:
+def confined(provider: ProxmoxProvider, one: Instance) -> None:
+    """Hold it to one place, and look."""
+    provider.network.confine(dataclasses.replace(one, reaches=("192.168.1.20:443",)))
+    seen = provider.observe(one.lab).instance(one.name)
+    assert seen is not None
+    assert seen.reaches == ("192.168.1.20:443",)
+
+
+def life(pve: Double, access: Access, pool: str = "") -> None:
     """All that is done with a container over the API, in a pool that it leaves, and the lab's lock around it."""
+    pve.world.firewall.options = {"enable": 1}
     provider = ProxmoxProvider("pve", access=access)
     assert provider.locks.create(LOCK, {"nonce": "1"})
     assert provider.locks.renew(LOCK, {"nonce": "1"})
@@ -161,6 +170,7 @@ def life(access: Access, pool: str = "") -> None:
     larger = wanted(image="debian/13", cpu=2, memory=2 * GIB, disk=5 * GIB, proxmox=page)
     assert provider.review([update(there, larger)]) == ()
     assert provider.update(larger) == larger
+    confined(provider, larger)
     assert provider.snapshots.obstacle(larger) == ""
     provider.snapshots.take(made, "kept")
     assert provider.locks.create(UNFINISHED, {"work": "rollback"})
@@ -186,7 +196,7 @@ def test_what_host_prepare_makes_is_what_the_page_says() -> None:
 
 def test_the_role_of_the_page_is_enough(pve: Double, access: Access) -> None:
     pve.world.pools["prod"] = Pool()
-    life(limited(pve, access), "prod")
+    life(pve, limited(pve, access), "prod")
     assert not pve.world.guests
 
 
@@ -195,7 +205,7 @@ def test_its_narrow_grants_are_enough(pve: Double, access: Access) -> None:
     paths = tuple(path for path, role in narrow if role == "Provisioner" and path != "/")
     pve.world.access.permissions.add_role("ProvisionerSees", "Datastore.Audit", "Sys.Audit")
     pve.world.access.permissions.grant("/", "penny@pve", "ProvisionerSees")
-    life(limited(pve, access, paths=paths))
+    life(pve, limited(pve, access, paths=paths))
     assert not pve.world.guests
 
 
@@ -210,5 +220,5 @@ def test_nothing_in_it_is_too_much(pve: Double, access: Access, name: str) -> No
         assert notes, "it is needed to see, and nothing is refused without it"
         return
     with pytest.raises(ProvisionError) as caught:
-        life(chosen)
+        life(pve, chosen)
     assert name in str(caught.value), str(caught.value)
