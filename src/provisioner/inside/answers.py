@@ -86,6 +86,19 @@ def egress_answer(answer: Any) -> dict[str, Any]:
     return found
 
 
+def places_reached(answer: Any) -> list[str]:
+    """Return those of the places that were asked which answered, as HOST:PORT; ``DamagedAnswerError`` for no answer."""
+    reached: list[str] = []
+    _list(answer, "it", lambda *_: None)
+    for one in answer:
+        host, port, code = _parts(one, "place", 3)
+        _text(host, "host")
+        _count(port, "port", HIGHEST_PORT)
+        if code == 0:
+            reached.append(f"{host}:{port}")
+    return reached
+
+
 def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
     """The answer of ``trial``, as it is, with one of these outcomes; ``DamagedAnswerError``, else.
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.inside import exposure
-from provisioner.inside.answers import DamagedAnswerError, egress_answer, openings_answer
+from provisioner.inside.answers import DamagedAnswerError, egress_answer, openings_answer, places_reached
 from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import INCUS_DOMAIN
 from provisioner.reconcile.addresses import lan_address
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import COMMAND
@@ -72,12 +73,12 @@ def ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> It
     addresses = {one.name: one.address for one in actual.instances if one.address}
     for one in running:
         neighbours = [other for other in running if other is not one and other.name in addresses]
-        places = [
-            f"{addresses[other.name]}:{service.port}"
+        places = {
+            f"{addresses[other.name]}:{service.port}": f"{other.name}.{INCUS_DOMAIN}:{service.port}"
             for other in neighbours
             for service in other.services
             if service.port
-        ]
+        }
         for service in one.services:
             if f"{service.role}_{REACHES}" not in service.variables:
                 continue
@@ -86,13 +87,33 @@ def ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> It
             try:
                 ran = effects.providers[one.host].execute(one.name, command, timeout_s=SPARE_S + len(places))
                 told = foreign(egress_answer(answer_value(ran.stdout)))
+                past = _past_its_host(actual.instance(one.name), told["asked"], places, effects)
             except ProviderError as error:
                 yield Audited(findings=(_unseen(one, _words(error)),))
             except (DamagedAnswerError, ValueError) as error:
                 said = Foreign.of_output(ran.stderr) or f"its answer is damaged: {error}"
                 yield Audited(findings=(_unseen(one, f"{' '.join(EGRESS)}: {said}"),))
             else:
-                yield judged_egress(service.address, told, actual.instance(one.name))
+                yield judged_egress(service.address, told, past)
+
+
+def _past_its_host(
+    there: Instance | None, asked: Iterable[str], names: Mapping[str, str], effects: Effects
+) -> list[str] | None:
+    """Ask as root, whom no rule in the container keeps in; return what was reached, None where its host has no rules.
+
+    ``names``: of places that its host may know by a name.
+    """
+    if there is None or there.reaches is None or there.refused_by:
+        return None
+    places = []
+    for place in asked:
+        if {place, names.get(place)}.isdisjoint(there.reaches):
+            host, _, port = place.rpartition(":")
+            places.append([host, int(port)])
+    stdin, limit_s = json.dumps(places).encode(), SPARE_S + len(places)
+    ran = effects.providers[there.host].execute(there.name, [*EGRESS[:-1], "ask"], stdin=stdin, timeout_s=limit_s)
+    return places_reached(answer_value(ran.stdout))
 
 
 def audited(

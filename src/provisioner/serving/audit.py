@@ -133,15 +133,18 @@ def judged_publications(instance: Instance, there: Sequence[Device]) -> Iterator
         )
 
 
-def judged_egress(service: Address, told: Mapping[str, Any], there: Instance | None) -> Audited:
+def judged_egress(service: Address, told: Mapping[str, Any], past: Sequence[str] | None = None) -> Audited:
     """Return a line for a service that is kept in, or a finding where something let it out.
 
-    ``there``: its container as it was observed, which knows what its host does.
+    ``past``: what root in its container reaches although its host has rules against it; None where it has none.
     """
     asked, reached = ", ".join(told["asked"]), ", ".join(told["reached"])
+    if past:
+        message = f"root in its container reaches {', '.join(past)}, which the rules of its host are against"
+        resolution = "Does the firewall of its host run? See docs/security.md."
+        return Audited(findings=(Finding(service, message, details=f"Asked: {asked}", resolution=resolution),))
     if not told["reached"] and told["refused"] >= len(told["asked"]) > 0:
-        is_held = there is not None and there.reaches is not None and not there.refused_by
-        where = "its host has rules as well" if is_held else "rules in its container alone do that"
+        where = "rules in its container alone do that" if past is None else "its host refuses them as well"
         words = f"nothing lets it out: of {len(told['asked'])} places that nobody allows it, all were refused; {where}"
         return Audited((Check(service, NAME, True, words),))
     message = f"it reaches {reached}, which nobody allows it" if reached else "nobody keeps it in"

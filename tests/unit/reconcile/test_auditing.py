@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.inside.answers import DamagedAnswerError, places_reached
 from provisioner.reconcile.audit import EGRESS, ways_out
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Fleet, Instance, Service
@@ -20,12 +21,20 @@ LLAMA = Instance("llama", "here", "home", "debian/12", services=(ENGINE,), addre
 ASKED = ["10.0.0.1:22", "10.0.0.3:8080"]
 
 
-def asked(answer: Execution | ProviderError, web: Instance = WEB) -> tuple[list[str], list[str], list[list[str]]]:
-    """Return what is told, what is found, and the commands that were run, where the container answers so."""
+def asked(
+    answer: Execution | ProviderError, web: Instance = WEB, reached: str = ""
+) -> tuple[list[str], list[str], list[list[str]]]:
+    """Return what is told, what is found, and the commands that were run, where the container answers so.
+
+    ``reached``: the place that root in it reaches, of those that its host has rules against.
+    """
     commands: list[list[str]] = []
 
-    def execute(name: str, command: list[str], **_: Any) -> Execution:
+    def execute(name: str, command: list[str], stdin: bytes = b"", **_: Any) -> Execution:
         commands.append([name, *command])
+        if command[-1] == "ask":
+            codes = [[host, port, 0 if f"{host}:{port}" == reached else 111] for host, port in json.loads(stdin)]
+            return Execution(0, json.dumps(codes).encode(), b"")
         if isinstance(answer, ProviderError):
             raise answer
         return answer
@@ -50,13 +59,29 @@ def test_one_that_is_kept_in_is_a_line_and_its_neighbours_were_asked_for() -> No
 @pytest.mark.parametrize(
     ("held", "words"),
     [
-        ({"reaches": ("llama.incus:8080",)}, "its host has rules as well"),
+        ({"reaches": ("llama.incus:8080",)}, "its host refuses them as well"),
         ({"reaches": (), "refused_by": "kernel 6.1"}, "rules in its container alone do that"),
         ({}, "rules in its container alone do that"),
     ],
 )
 def test_where_it_is_enforced_is_said(held: dict[str, Any], words: str) -> None:
     assert asked(said(), replace(WEB, **held))[0][0].endswith(f"; {words}")
+
+
+def test_what_root_in_it_reaches_past_its_host_is_a_finding() -> None:
+    words = "root in its container reaches 10.0.0.3:8080, which the rules of its host are against"
+    assert asked(said(), replace(WEB, reaches=()), "10.0.0.3:8080")[:2] == ([], [words])
+    for reaches in ("llama.incus:8080", "10.0.0.3:8080"):
+        assert asked(said(), replace(WEB, reaches=(reaches,)), "10.0.0.3:8080")[1] == [], "the file connects it"
+    assert asked(said(), WEB, "10.0.0.3:8080")[1] == [], "its host has no rules"
+
+
+def test_places_that_are_none_are_an_answer_that_is_damaged() -> None:
+    damaged: list[Any] = [{}, [["10.0.0.3", 22]], [["10.0.0.3", "22", 0]], [[7, 22, 0]], [["10.0.0.3", 65536, 0]]]
+    for answer in damaged:
+        with pytest.raises(DamagedAnswerError):
+            places_reached(answer)
+    assert places_reached([["10.0.0.3", 22, 0], ["fd00::1", 22, 111]]) == ["10.0.0.3:22"]
 
 
 @pytest.mark.parametrize(
