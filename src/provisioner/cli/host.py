@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.hosts.incus.api import Endpoint
     from provisioner.hosts.incus.trust import Token
-    from provisioner.reconcile.prepare import Way
+    from provisioner.hosts.proxmox.prepare_for_lab import Way
 
 # `host prepare`: this machine, and the verb itself.
 
@@ -145,14 +145,13 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
     """Prepare the one host that is named; ``others``: options that were given and belong to this machine."""
     from functools import partial
 
-    from provisioner.hosts.proxmox import ProxmoxProvider
-    from provisioner.reconcile import prepare
+    from provisioner.hosts.proxmox import ProxmoxProvider, prepare_for_lab
 
     way = _way(session, words)
     if others:
         raise InputError(f"Unable to use {', '.join(others)} for host {way.name}: that is for this machine's Incus")
     if only_print:
-        made = prepare.commands(way)
+        made = prepare_for_lab.commands(way)
         nothing = f"Nothing is to be typed on the node: {way.page.user} may do everything there."
         session.console.result("\n".join(made) or nothing, host=way.name, commands=made)
         return ExitCode.DONE
@@ -165,7 +164,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
     way = _with_secrets(way)
     looked_up = (way.access.token_secret, way.access.password)
     session.console.hide([*way.lab.loaded.secrets.values(), *filter(None, looked_up)])
-    count = prepare.prepare_node(
+    count = prepare_for_lab.prepare_node(
         way, partial(ProxmoxProvider, way.name), lambda text: session.console.emit(Diagnostic("note", text))
     )
     outcome = f"Host {way.name} is ready." if count else f"Host {way.name} was ready: nothing was changed."
@@ -176,7 +175,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
 def _way(session: Session, words: Words) -> Way:
     """The host that is named; ``InputError`` where that is no Proxmox of the file."""
     from provisioner.cli.effects import access_of
-    from provisioner.reconcile import prepare
+    from provisioner.hosts.proxmox.prepare_for_lab import Way
 
     lab = session.open_lab(words.existing(), needs="none")
     name, hosts = " ".join(words.names), lab.resolved.hosts
@@ -186,7 +185,7 @@ def _way(session: Session, words: Words) -> Way:
         raise InputError(f"Unable to prepare {unknown}", resolution=f"Name one host of the file: {', '.join(hosts)}")
     if not isinstance(page, ProxmoxHost):
         raise InputError(f"Unable to prepare host {name}: it is no Proxmox", resolution="Leave its name out.")
-    return prepare.Way(lab, name, page, access_of(page, lab.loaded.path.parent))
+    return Way(lab, name, page, access_of(page, lab.loaded.path.parent))
 
 
 def _with_secrets(way: Way) -> Way:
