@@ -38,7 +38,7 @@ def endpoint_of(host: IncusHost, folder: Path) -> Endpoint:
     """Where that Incus is, by its page; one elsewhere is shown this user's certificate where the page names none."""
     from provisioner.hosts.incus.api import Endpoint, local_endpoint
 
-    if host.incus == "local":
+    if host.is_here:
         return local_endpoint()
     cert, key = (folder / Path(one).expanduser() if one else None for one in (host.cert, host.key))
     own = client_pair()
@@ -55,9 +55,11 @@ def direct_of(lab: Lab, name: str) -> Direct | None:
     host = lab.resolved.hosts[name]
     if not isinstance(host, ProxmoxHost):
         return None
-    from provisioner.lab.proxmox import direct_ways
-
-    ways = direct_ways(lab.resolved, name)
+    ways: dict[str, str] = {}
+    for container in lab.resolved.containers.values():
+        way = host.direct_way(container.written.block)
+        if container.host == name and way:
+            ways[container.name] = way
     if not ways:
         return None
     from provisioner.hosts.proxmox.access import Direct

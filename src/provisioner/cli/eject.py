@@ -9,7 +9,6 @@ import click
 from provisioner.cli.options import Words, complete_folders, lab_words, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab, open_lab
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.errors import ExitCode
 
 
@@ -38,5 +37,5 @@ def eject(session: Session, words: Words) -> int:
 def _open(session: Session, file: Path) -> Lab:
     """The lab; a secret needs a value only where a host does not let us look without one."""
     hosts = open_lab(file, needs="none").spec.hosts.values()
-    is_guarded = any(isinstance(host, ProxmoxHost) for host in hosts)
+    is_guarded = any(host.needs_secrets for host in hosts)
     return session.open_lab(file, with_secrets=is_guarded, needs="all" if is_guarded else "none")

@@ -37,13 +37,17 @@ RESERVED = (
 
 @dataclass(frozen=True, slots=True)
 class Graphics:
-    """A host's cards and drivers, and which of its containers want one; ``lends``: its kind can lend user space."""
+    """A host's cards and drivers, and which of its containers want one.
+
+    ``lends``: its kind can lend user space; ``is_here``: it is this machine, where ``doctor --fix`` makes nodes.
+    """
 
     host: str
     cards: tuple[Card, ...] = ()
     driver: HostDriver = field(default_factory=HostDriver)
     requests: Mapping[str, CardRequest] = field(default_factory=dict)
     lends: bool = False
+    is_here: bool = False
 
     @property
     def choices(self) -> Mapping[str, Card | Refusal]:
@@ -79,7 +83,7 @@ def _verdicts(seen: Graphics) -> Iterator[tuple[str, Verdict]]:
     for card in wanted:
         yield "driver", _driver(card, seen.driver)
         if card.driver in DRIVERS[card.vendor]:
-            yield from _of_driven(card, seen.driver)
+            yield from _of_driven(card, seen)
     if any(card.driver == "nvidia" for card in wanted):
         yield from _of_nvidia(seen, wanted)
     for card in seen.cards:
@@ -95,10 +99,10 @@ def _of_nvidia(seen: Graphics, wanted: tuple[Card, ...]) -> Iterator[tuple[str, 
         yield "tools", _tools(wanted)
 
 
-def _of_driven(card: Card, driver: HostDriver) -> Iterator[tuple[str, Verdict]]:
+def _of_driven(card: Card, seen: Graphics) -> Iterator[tuple[str, Verdict]]:
     """The checks of a card that has its driver."""
-    yield NODES, _nodes(card, driver)
-    link = driver.slot(card.pci) or card.link
+    yield NODES, _nodes(card, seen)
+    link = seen.driver.slot(card.pci) or card.link
     if link:
         yield "slot", slot_verdict(card.title, link)
     yield "memory", _memory(card)
@@ -145,20 +149,17 @@ def _driver(card: Card, driver: HostDriver) -> Verdict:
     return Verdict(f"{card.title}: {card.driver} {version}".rstrip())
 
 
-def _nodes(card: Card, driver: HostDriver) -> Verdict:
+def _nodes(card: Card, seen: Graphics) -> Verdict:
     """Whether the card's device files are there; NVIDIA's are made by a program, not by the kernel."""
     if not card.missing:
         return Verdict(f"{card.title}: all {len(card.nodes)} are there")
     problem = f"{card.title}: {' and '.join(card.missing)} are missing"
     if card.vendor != "nvidia":
         return Verdict("", problem, INSTALL[card.vendor])
-    install = "" if driver.has_modprobe else "apt install nvidia-modprobe; "
-    return Verdict(
-        "",
-        problem,
-        f"On the host: {install}sudo nvidia-modprobe -u -c 0 makes them (so does provision doctor --fix, where "
-        "Incus is on this machine); at every start: sudo provision host prepare --gpu",
-    )
+    install = "" if seen.driver.has_modprobe else "apt install nvidia-modprobe; "
+    fix = " (so does provision doctor --fix)" if seen.is_here else ""
+    makes = f"On the host: {install}sudo nvidia-modprobe -u -c 0 makes them{fix}"
+    return Verdict("", problem, f"{makes}; at every start: sudo provision host prepare --gpu")
 
 
 def _memory(card: Card) -> Verdict:
@@ -201,9 +202,9 @@ def _boot(driver: HostDriver) -> Verdict:
 
 
 def _tools(wanted: tuple[Card, ...]) -> Verdict:
-    """Whether Incus can lend containers the driver's libraries, or they need some of their own."""
+    """Whether the host can lend containers the driver's libraries, or they need some of their own."""
     if any(card.runtime for card in wanted):
-        return Verdict("nvidia-container-cli is there: Incus lends containers the driver's libraries")
+        return Verdict("nvidia-container-cli is there: the host lends containers the driver's libraries")
     return Verdict(
         "there is no nvidia-container-cli: containers get libraries of their own, which have to follow each upgrade of "
         "the host's driver (sudo provision host prepare --gpu installs it)"

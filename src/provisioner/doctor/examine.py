@@ -24,7 +24,7 @@ from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.hosts.base import Provider
 from provisioner.lab import desired_fleet, images_by_host
-from provisioner.lab.cards import card_requests, choose_cards, lends
+from provisioner.lab.cards import card_requests, choose_cards
 from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.reconcile.capacity import PORTS_HINT, taken_ports
@@ -125,7 +125,8 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
         driver = provider.cards.driver() if cards else HostDriver()
     except ProvisionError as error:
         return _Seen(facts, Graphics(name), error if requests else None, further=further)
-    seen = Graphics(name, cards, driver, requests, lends=lends(lab.resolved.hosts[name]))
+    page = lab.resolved.hosts[name]
+    seen = Graphics(name, cards, driver, requests, lends=page.attaches_cards, is_here=page.is_here)
     try:
         return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)), further=further)
     except ProvisionError as error:

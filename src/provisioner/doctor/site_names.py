@@ -13,7 +13,6 @@ from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import host_name
-from provisioner.labfile.hosts import IncusHost, is_elsewhere
 from provisioner.reconcile.addresses import lan_address
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ProvisionError
@@ -95,8 +94,7 @@ def _looked_up(lab: Lab, door: ResolvedService, name: str, wanted: str) -> SiteN
 
 def _is_shown_here(lab: Lab, door: ResolvedService) -> bool:
     """Whether this machine shows the door to the LAN, at each of its addresses of IPv4."""
-    page = lab.resolved.containers[door.container].page
-    return door.is_on_lan and (page is None or (isinstance(page, IncusHost) and not is_elsewhere(page)))
+    return door.is_on_lan and lab.resolved.containers[door.container].is_on_this_machine
 
 
 def _is_of_this_machine(address: str) -> bool:

@@ -73,7 +73,7 @@ class Card:
 
     @property
     def needed(self) -> tuple[Node, ...]:
-        """The nodes without which nothing computes: not those of capabilities, of which Incus passes none."""
+        """The nodes without which nothing computes: not those of capabilities, which not every host passes on."""
         return tuple(node for node in self.nodes if not node.path.startswith(CAPABILITIES))
 
     @property

@@ -8,7 +8,6 @@ from typing import Any
 from provisioner.gpus.cards import Card
 from provisioner.gpus.choice import CardRequest, Refusal, choices
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
-from provisioner.labfile.hosts import HostPage, IncusHost
 from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
 from provisioner.values.state import Device, Problem
@@ -51,7 +50,7 @@ def choose_cards(lab: ResolvedLab, cards: Mapping[str, Sequence[Card]]) -> tuple
 
 
 def devices(container: ResolvedContainer, card: Card) -> Iterator[Device]:
-    """What an Incus attaches: the card by its address, since the numbers of its nodes change from boot to boot."""
+    """What a host attaches: the card by its address, since the numbers of its nodes change from boot to boot."""
     properties = {"pci": card.pci}
     if card.vendor == "nvidia":
         # As on the host, where everybody may open them too.
@@ -59,30 +58,25 @@ def devices(container: ResolvedContainer, card: Card) -> Iterator[Device]:
     else:
         properties |= {"mode": _GROUP, "group": RENDER}
     yield Device(DEVICE, "gpu", properties)
-    # Incus' own device leaves this one out.
+    # The device for a card leaves this one out.
     if any(node.path == KFD for node in card.nodes):
         yield Device("gpu-kfd", "node", {"path": KFD, "mode": _GROUP, "group": RENDER})
 
 
 def device_files(card: Card) -> tuple[dict[str, Any], ...]:
-    """What a Proxmox passes on, in the words of its ``devices``; a group is a name, its number the container's own."""
+    """What a host passes on that attaches no cards; a group is a name, its number the container's own."""
     is_open = card.vendor == "nvidia"
     mode, group = (_EVERYBODY, 0) if is_open else (_GROUP, RENDER)
     return tuple({"path": node.path, "mode": mode, "uid": 0, "gid": group} for node in card.nodes)
 
 
 def with_device_files(settings: Mapping[str, Any], card: Card | None) -> Mapping[str, Any]:
-    """The settings of a container on Proxmox with the device files of its card; one that the file names stays."""
+    """The settings of a container with the device files of its card; one that the file names stays."""
     if card is None:
         return settings
     written = {one["path"]: one for one in settings["devices"]}
     both = {one["path"]: one for one in device_files(card)} | written
     return {**settings, "devices": tuple(both[path] for path in sorted(both))}
-
-
-def lends(host: HostPage) -> bool:
-    """Whether hosts of this kind can lend containers the driver's user space, as Incus does with NVIDIA's tools."""
-    return isinstance(host, IncusHost)
 
 
 def userspace(gpu: Gpu, card: Card, *, is_lent: bool) -> dict[str, Any] | None:

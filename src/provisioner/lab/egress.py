@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from urllib.parse import urlsplit
 
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.services import knowledge_of
@@ -113,8 +112,7 @@ def _hosts(lab: ResolvedLab) -> set[str]:
     """Return the addresses of hosts that the file says."""
     found = set()
     for page in lab.hosts.values():
-        url = getattr(page, "incus", None) or getattr(page, "proxmox", "")
-        found |= {str(getattr(page, "address", None) or ""), urlsplit(str(url)).hostname or ""}
+        found |= {page.address or "", page.api_host}
     return found - {""}
 
 

@@ -12,7 +12,7 @@ from provisioner.lab.artifacts import MODEL_ROLE, ModelFile, built, given_option
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
 from provisioner.lab.speech import speakers_for
-from provisioner.labfile.hosts import ProxmoxHost
+from provisioner.labfile.hosts import behind_firewall
 from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
@@ -199,14 +199,14 @@ def stop_s(container: ResolvedContainer) -> float:
 def _settings(container: ResolvedContainer, *, is_held: bool) -> Mapping[str, Any]:
     """What only its kind of host knows."""
     from provisioner.lab.cards import with_device_files
-    from provisioner.lab.proxmox import behind_firewall, settings_of
 
-    if not isinstance(container.page, ProxmoxHost):
+    page = container.page
+    if page is None:
         return {}
-    settings = settings_of(container.page, container.written.proxmox)
+    settings = page.settings_of(container.written.block)
     if is_held:
         settings = behind_firewall(settings)
-    return with_device_files(settings, container.card)
+    return settings if page.attaches_cards else with_device_files(settings, container.card)
 
 
 def _devices(container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Iterator[Device]:
@@ -215,11 +215,9 @@ def _devices(container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Ite
     for artifact in artifacts:
         properties = {"volume": artifact.volume, "path": artifact.mounted_at, "readonly": "true"}
         yield Device(artifact.device_name, "volume", properties)
-    # On Proxmox a container has an address of its own in the LAN: there is nothing to publish.
-    if container.is_on_proxmox:
-        return
-    yield from _published(container)
-    if container.card is not None:
+    if not container.has_own_address:
+        yield from _published(container)
+    if container.card is not None and (container.page is None or container.page.attaches_cards):
         yield from devices(container, container.card)
 
 
@@ -259,11 +257,11 @@ def _services(context: _Context, container: ResolvedContainer, artifacts: Iterab
 
 def _implied(catalog: Catalog, container: ResolvedContainer) -> Iterator[Service]:
     """What comes with the container's card."""
-    from provisioner.lab.cards import USERSPACE, lends, userspace
+    from provisioner.lab.cards import USERSPACE, userspace
 
     if container.card is None or container.page is None:
         return
-    options = userspace(container.written.gpu or Gpu(), container.card, is_lent=lends(container.page))
+    options = userspace(container.written.gpu or Gpu(), container.card, is_lent=container.page.attaches_cards)
     if options is not None:
         uses_vulkan = any(knowledge_of(service.role).needs_vulkan(service) for service in container.services)
         page = catalog.services[USERSPACE]

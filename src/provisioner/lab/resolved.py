@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.lab.aliases import ENGINE_STAGE, Engine, find_engines, written_names
-from provisioner.labfile.hosts import HostPage, IncusHost, ProxmoxHost
+from provisioner.labfile.hosts import HostPage
 from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
 from provisioner.models.header import Header
 from provisioner.services import knowledge_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from provisioner.models.pulled import Pulled, Wanted
 
 DEFAULT_IMAGE = "debian/12"
-INCUS_DOMAIN = "incus"
-"""The DNS domain that an Incus bridge serves its containers' names in (``dns.domain``'s default)."""
 STACK = "stack"
 """The kind of a reference to a stack of wheels."""
 ANSWERING_STAGES = (ENGINE_STAGE, "team")
@@ -51,9 +49,14 @@ class ResolvedContainer:
     services: tuple[ResolvedService, ...]
 
     @property
-    def is_on_proxmox(self) -> bool:
-        """Whether its host is a Proxmox."""
-        return isinstance(self.page, ProxmoxHost)
+    def has_own_address(self) -> bool:
+        """Whether it has an address of its own in the LAN, so that its host publishes nothing of it."""
+        return self.page is not None and self.page.gives_addresses
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether its host is this machine, as far as the file decides it."""
+        return self.page is None or self.page.is_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +155,13 @@ class ResolvedLab:
     def hostname(self, name: str, user: str) -> str:
         """Under which name or address the container ``user`` reaches the container ``name``.
 
-        On one Incus it is a name, which survives a change of address; elsewhere an address, for the names of
-        containers are known on their own host only.
+        On one host that serves names of its containers it is a name, which survives a change of address; elsewhere
+        an address.
         """
         there, here = self.containers[name], self.containers[user]
         # Where it is not decided the file is refused, once all that is wrong with it is found.
-        if there.host is not None and there.host == here.host and isinstance(there.page, IncusHost):
-            return f"{name}.{INCUS_DOMAIN}"
+        if there.page is not None and there.page.domain and there.host == here.host:
+            return f"{name}.{there.page.domain}"
         return fixed_address(there.written) or self.known.addresses.get(name, name)
 
     def base_url(self, service: ResolvedService, user: str) -> str:
@@ -364,5 +367,5 @@ def _used_over_lan(
 
 
 def host_name(container: ResolvedContainer) -> str:
-    """The container's host; where the file leaves it open, the Incus on this machine."""
+    """The container's host; where the file leaves it open, this machine."""
     return container.host or LOCAL_HOST

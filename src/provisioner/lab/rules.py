@@ -11,7 +11,7 @@ from typing import Any
 from provisioner.catalog import SecretForm, beyond_limit
 from provisioner.lab.alias_rules import alias_names
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
+from provisioner.labfile.hosts import LOCAL
 from provisioner.labfile.spec import fixed_address
 from provisioner.models.folders import GGUF, PLAIN, unknown_format
 from provisioner.models.sources import TINY_HF, filename_of, is_folder, part_count
@@ -113,24 +113,21 @@ def container_hosts(lab: ResolvedLab) -> Iterator[Problem]:
 
 
 def host_words(lab: ResolvedLab) -> Iterator[Problem]:
-    """What only Proxmox knows is said of containers that live there."""
+    """What only one kind of host understands is said of containers that live on one."""
     for name, container in lab.containers.items():
-        if container.written.proxmox is not None and container.host and not container.is_on_proxmox:
-            hint = "Leave it out, or give the container a host of Proxmox."
-            yield Problem(("containers", name, "proxmox"), f"host {container.host} is no Proxmox", hint)
+        block, page = container.written.block, container.page
+        if block is not None and page is not None and page.kind != block.kind:
+            hint = f"Leave it out, or give the container a host of {block.title}."
+            yield Problem(("containers", name, block.kind), f"host {container.host} is no {block.title}", hint)
 
 
 def direct_addresses(lab: ResolvedLab) -> Iterator[Problem]:
     """A container whose own sshd is used has an address."""
-    if not any(isinstance(page, ProxmoxHost) for page in lab.hosts.values()):
-        return
-    from provisioner.lab.proxmox import direct_ways  # nothing that a lab on Incus needs
-
-    ways = {name: way for host in lab.hosts for name, way in direct_ways(lab, host).items()}
-    for name, way in ways.items():
-        options = lab.containers[name].written.proxmox
-        if options is not None and options.network.ip == "none" and options.network.ip6 is None:
-            path = ("containers", name, "proxmox", "network")
+    for name, container in lab.containers.items():
+        block, page = container.written.block, container.page
+        way = page.direct_way(block) if page is not None else ""
+        if way and block is not None and block.lacks_address:
+            path = ("containers", name, block.kind, "network")
             yield Problem(path, f"transport: {way} needs an address", "Give it one, or write transport: pct.")
 
 
@@ -149,30 +146,32 @@ def copies(lab: ResolvedLab) -> Iterator[Problem]:
 
 
 def cards_elsewhere(lab: ResolvedLab) -> Iterator[Problem]:
-    """A card is given to containers of this machine's Incus and of Proxmox: those of others cannot be looked at."""
+    """A card is given to containers of hosts whose cards can be looked at."""
     for name, container in lab.containers.items():
-        if container.written.gpu is not None and container.page is not None and is_elsewhere(container.page):
-            hint = "Run provision on that machine, with { incus: local }, or leave gpu out."
-            message = f"host {container.host} is an Incus elsewhere, whose cards this version cannot look at"
-            yield Problem(("containers", name, "gpu"), message, hint)
+        page = container.page
+        if container.written.gpu is None or page is None or page.is_here or page.shows_cards:
+            continue
+        hint = f"Run provision on that machine, with {{ {page.kind}: {LOCAL} }}, or leave gpu out."
+        message = f"host {container.host} is {page.title} on another machine, whose cards this version cannot look at"
+        yield Problem(("containers", name, "gpu"), message, hint)
 
 
 def host_numbers(lab: ResolvedLab) -> Iterator[Problem]:
     """No two containers ask for one number, nor for one address."""
     taken: dict[tuple[str | None, str], str] = {}
     for name, container in lab.containers.items():
-        options = container.written.proxmox
-        if options is None:
+        block = container.written.block
+        if block is None:
             continue
         numbers: list[tuple[str, str | None, str]] = []
-        if options.vmid is not None:
-            numbers.append(("vmid", container.host, str(options.vmid)))
+        if block.vmid is not None:
+            numbers.append(("vmid", container.host, str(block.vmid)))
         if fixed_address(container.written):
             numbers.append(("network", None, fixed_address(container.written)))
         for option, host, number in numbers:
             holder = taken.setdefault((host, number), name)
             if holder != name:
-                path = ("containers", name, "proxmox", option)
+                path = ("containers", name, block.kind, option)
                 yield Problem(path, f"{number} is container {holder}'s", "Give one of them another.")
 
 
@@ -379,7 +378,7 @@ def _places_of_ports(lab: ResolvedLab, service: ResolvedService) -> Iterator[tup
     container = lab.containers[service.container]
     for port in service.ports:
         yield f"container {container.name}", port
-    if service.is_on_lan and container.host and not container.is_on_proxmox:
+    if service.is_on_lan and container.host and not container.has_own_address:
         for port in service.offered_ports:
             yield f"the LAN side of host {container.host}", port
 

@@ -8,18 +8,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from provisioner.lab.fleet import desired_fleet
-from provisioner.lab.proxmox import written_form
 from provisioner.lab.resolved import ResolvedLab, resolve
-from provisioner.labfile.hosts import LOCAL_INCUS, HostPage, IncusHost, ProxmoxHost
-from provisioner.labfile.spec import Container
+from provisioner.labfile.hosts import HostPage
+from provisioner.labfile.spec import BLOCKS, Container
 from provisioner.values.quantities import written_size
 from provisioner.values.state import Device, Instance
 
-_DEEP = "proxmox"
 _NOT_FOR_MAKING = ("transport", "ssh_key", "share", "share_key")
 """Of a host's page: how Ansible goes into containers, and which services take turns."""
 _DEPTH = 3
-"""Of a block of Proxmox' own words only the item is left out that cannot be said: ``proxmox``, ``mounts``, 0."""
+"""Of the block for one kind of host only the item is left out that cannot be said: the block, ``mounts``, 0."""
 
 
 def written_container(there: Instance, lab: ResolvedLab, *, adopt: bool) -> dict[str, Any]:
@@ -33,9 +31,10 @@ def written_container(there: Instance, lab: ResolvedLab, *, adopt: bool) -> dict
     if there.cpu is not None:
         written["cpu"] = there.cpu
     written |= _written_sizes(there)
-    block = _block(there, lab)
+    page = lab.hosts[there.host]
+    block = page.written_form(there.settings)
     if block:
-        written[_DEEP] = block
+        written[page.kind] = block
     if adopt:
         written["adopt"] = True
     return _valid(written)
@@ -57,15 +56,16 @@ def role_variables(instance: Instance, lab: ResolvedLab) -> dict[str, Any]:
         variables["nesting"] = True
     if instance.devices:
         variables["devices"] = [_written_device(device) for device in instance.devices]
-    has_block = lab.containers[instance.name].written.proxmox is not None
+    has_block = lab.containers[instance.name].written.block is not None
     if has_block or instance.settings.get("devices"):
-        variables[_DEEP] = _block(instance, lab)
+        page = lab.hosts[instance.host]
+        variables[page.kind] = page.written_form(instance.settings)
     return {f"container_{name}": value for name, value in variables.items()}
 
 
 def host_variables(host: HostPage) -> dict[str, Any]:
     """The variables by which role ``container`` reaches a host; secrets are in it as ``Secret``."""
-    if isinstance(host, IncusHost) and host.incus == LOCAL_INCUS:
+    if host.is_here:
         return {}
     page = _dumped(host)
     for name in _NOT_FOR_MAKING:
@@ -81,12 +81,6 @@ def _written_sizes(instance: Instance) -> dict[str, str]:
 
 def _written_device(device: Device) -> dict[str, str]:
     return {"name": device.name, "kind": device.kind, **device.properties}
-
-
-def _block(instance: Instance, lab: ResolvedLab) -> dict[str, Any]:
-    """What only Proxmox knows of it, as a file writes it; empty on other hosts."""
-    host = lab.hosts[instance.host]
-    return written_form(instance.settings, host) if isinstance(host, ProxmoxHost) else {}
 
 
 def _dumped(part: Any) -> dict[str, Any]:
@@ -110,8 +104,8 @@ def _valid(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refused_place(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """What is left out because of a problem there: of the Proxmox block one item, else the whole key."""
-    return place[:_DEPTH] if place[0] == _DEEP else place[:1]
+    """What is left out because of a problem there: of a block for one kind of host one item, else the whole key."""
+    return place[:_DEPTH] if place[0] in BLOCKS else place[:1]
 
 
 def _without(value: Any, refused: set[tuple[int | str, ...]]) -> Any:

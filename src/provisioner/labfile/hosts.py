@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_interface
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
@@ -33,10 +35,11 @@ from provisioner.labfile.fields import (
 )
 from provisioner.labfile.options import SERVICE_ADDRESS
 from provisioner.values.declared import Secret
+from provisioner.values.quantities import written_size
 from provisioner.values.refusals import refusal
 
-LOCAL_INCUS = "local"
-"""What ``incus:`` of a host says of the one on this machine."""
+LOCAL = "local"
+"""What a page says in place of an address, of a host that is this machine."""
 
 DEFAULT_BRIDGE = "vmbr0"
 _LOGIN = "write token: {id: NAME, secret: !secret NAME}, or password: !secret NAME"
@@ -44,6 +47,15 @@ DEFAULT_SWAP = 512 * 2**20
 """Proxmox' own."""
 Transport = Literal["pct", "ssh", "jump"]
 """How Ansible reaches a container: by its node's ``pct exec``, or its own sshd, straight or through the node."""
+
+PCT = "pct"
+"""The transport that needs nothing in a container."""
+PLAIN = ("unprivileged", "onboot", "pool", "tags", "description", "protection")
+"""What a file writes as the host says it."""
+DEVICE_DEFAULTS: Mapping[str, Any] = {"mode": "0660", "uid": 0, "gid": 0}
+MOUNT_DEFAULTS: Mapping[str, Any] = {"backup": False}
+NESTING = "nesting"
+"""Every container has this feature: systemd of Debian 12 and later wants it."""
 
 SHARE = "share"
 """The key of a host that names groups of services which take turns, and the option of a service that gets its own."""
@@ -110,8 +122,72 @@ def _refuse_key_of_nobody(share: Share, share_key: Secret | None) -> None:
         raise refusal("share_key is for services that take turns, and share names none", "leave it out, or write share")
 
 
-class ProxmoxHost(Part):
+class KindOfHost(Part):
+    """What follows for a host from its kind, so that whoever uses one need not ask of which kind it is.
+
+    What takes the kind's driver is said there: ``hosts.base.Kind``.
+    """
+
+    kind: ClassVar[str]
+    """The key by which a host's page is known to be of this kind: the address of its API stands there."""
+    title: ClassVar[str]
+    """Its name for people."""
+    domain: ClassVar[str] = ""
+    """The DNS domain in which containers of one host find one another by their names; empty where they do not."""
+    gives_addresses: ClassVar[bool] = False
+    """Whether each container has an address of its own in the LAN; else the host publishes ports of its own."""
+    attaches_cards: ClassVar[bool] = False
+    """Whether the host attaches a graphics card, and can lend the user space of NVIDIA's driver; else a container is
+    passed the card's device files."""
+    shows_cards: ClassVar[bool] = False
+    """Whether the cards of a host that is not this machine can be looked at."""
+    needs_secrets: ClassVar[bool] = False
+    """Whether nobody can look at a host without the secrets of its page."""
+
+    @property
+    def url(self) -> str:
+        """The address of its API, or ``LOCAL``."""
+        url: str = getattr(self, self.kind)
+        return url
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return self.url == LOCAL
+
+    @property
+    def api_host(self) -> str:
+        """Name or address of the machine with its API; empty where that is this one."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def words(self) -> str:
+        """Its kind, and where it is, for people."""
+        return f"{self.title}, {'this machine' if self.is_here else self.url}"
+
+    def settings_of(self, block: ProxmoxContainer | None) -> dict[str, Any]:  # noqa: ARG002 - for kinds that have some
+        """Return what the file decides of a container beside what every container is, by the file's own words."""
+        return {}
+
+    def written_form(self, settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for kinds that have some
+        """Return the block of a container that gives these settings again; the inverse of ``settings_of``."""
+        return {}
+
+    def direct_way(self, block: ProxmoxContainer | None) -> str:  # noqa: ARG002 - for kinds that have one
+        """Return by which way Ansible reaches a container's own sshd; empty where it goes through the host."""
+        return ""
+
+
+class ProxmoxHost(KindOfHost):
     """A Proxmox VE node, by its API; ``ssh`` is needed for GPUs, keyctl and work inside containers."""
+
+    kind: ClassVar[str] = "proxmox"
+    title: ClassVar[str] = "Proxmox"
+    gives_addresses: ClassVar[bool] = True
+    shows_cards: ClassVar[bool] = True
+    needs_secrets: ClassVar[bool] = True
+    address: ClassVar[None] = None
+    """Other hosts' containers reach each of its containers at its own."""
 
     proxmox: HttpsUrl
     user: ProxmoxUser
@@ -142,6 +218,87 @@ class ProxmoxHost(Part):
     def _check_share_key(self) -> ProxmoxHost:
         _refuse_key_of_nobody(self.share, self.share_key)
         return self
+
+    def settings_of(self, block: ProxmoxContainer | None) -> dict[str, Any]:
+        """Return what the file decides, defaults filled in; what it leaves to the host (vmid, storage) is not in it.
+
+        ``features``, ``tags``: sorted tuples. ``devices``, ``mounts``: tuples of mappings, sorted by path. ``network``:
+        a mapping without what was left out. ``order`` 0 and ``pool`` "" stand for none. Sizes are bytes.
+        """
+        options = block or ProxmoxContainer()
+        mounts = sorted(options.mounts, key=lambda one: one.path)
+        settings: dict[str, Any] = {
+            "swap": options.swap,
+            "network": {"bridge": self.bridge, **options.network.model_dump(exclude_none=True)},
+            "features": tuple(sorted({NESTING, *options.features})),
+            "devices": tuple(one.model_dump() for one in sorted(options.devices, key=lambda one: one.path)),
+            "mounts": tuple(one.model_dump(exclude_none=True) for one in mounts),
+            "unprivileged": options.unprivileged,
+            "onboot": options.onboot,
+            "order": options.order or 0,
+            "pool": options.pool or self.pool or "",
+            "tags": tuple(sorted(set(options.tags))),
+            "description": options.description.strip(),
+            "protection": options.protection,
+        }
+        chosen = {"vmid": options.vmid, "storage": options.storage or self.storage}
+        return settings | {name: value for name, value in chosen.items() if value is not None}
+
+    def written_form(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the block that gives these settings again, as a file writes it: only what differs from the defaults.
+
+        What no file can say (a foreign feature) is in it as the host says it: whoever reads the block has to see
+        whether the file takes it.
+        """
+        default = self.settings_of(None)
+        seen = {**default, **settings}
+        block: dict[str, Any] = {}
+        for name in PLAIN:
+            if seen[name] != default[name]:
+                block[name] = list(seen[name]) if name == "tags" else seen[name]
+        block["vmid"] = settings.get("vmid")
+        if seen.get("storage") != default.get("storage"):
+            block["storage"] = seen["storage"]
+        if seen["order"]:
+            block["order"] = seen["order"]
+        block["network"] = _differing(seen["network"], default["network"])
+        block["features"] = [feature for feature in seen["features"] if feature != NESTING]
+        block["devices"] = [_differing(device, DEVICE_DEFAULTS) for device in seen["devices"]]
+        block["mounts"] = [_mount(mount) for mount in seen["mounts"]]
+        said = {name: value for name, value in block.items() if value not in (None, [], {})}
+        # 0 is a wish of its own: no swap
+        return said if seen["swap"] == default["swap"] else {**said, "swap": _swap(seen["swap"])}
+
+    def direct_way(self, block: ProxmoxContainer | None) -> str:
+        """Return the container's transport, or the host's, where that is no ``pct``."""
+        way = (block.transport if block else None) or self.transport
+        return "" if way == PCT else way
+
+
+def behind_firewall(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a container that its node holds to what it reaches: no rule counts without its card's firewall.
+
+    Those of another kind of host, in which no card is decided, stay as they are.
+    """
+    if "network" not in settings:
+        return dict(settings)
+    return {**settings, "network": {**settings["network"], "firewall": True}}
+
+
+def _swap(size: int) -> str | int:
+    return written_size(size) if size else 0
+
+
+def _mount(options: Mapping[str, Any]) -> dict[str, Any]:
+    written = _differing(options, MOUNT_DEFAULTS)
+    if "size" in written:
+        written["size"] = written_size(written["size"])
+    return written
+
+
+def _differing(options: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not said by default."""
+    return {name: value for name, value in options.items() if name not in default or default[name] != value}
 
 
 class Network(Part):
@@ -187,6 +344,10 @@ class MountPoint(Part):
 class ProxmoxContainer(Part):
     """What a container on Proxmox is beside what every container is."""
 
+    kind: ClassVar[str] = ProxmoxHost.kind
+    """The container's key for it, and the kind of host that understands it."""
+    title: ClassVar[str] = ProxmoxHost.title
+
     vmid: Annotated[int, Field(ge=100, le=999_999_999)] | None = Field(
         default=None, description="The next free one when left out"
     )
@@ -209,17 +370,40 @@ class ProxmoxContainer(Part):
     description: str = ""
     protection: bool = Field(default=False, description="Refuse to delete it, or a disk of it")
 
+    @property
+    def lacks_address(self) -> bool:
+        """Whether it is to have no address of IPv4, and none of IPv6 is asked for."""
+        return self.network.ip == "none" and self.network.ip6 is None
+
+    def given_up(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        """Yield what only one of two containers can have: its key, what a copy has instead as YAML, and in words."""
+        if self.vmid is not None:
+            yield ("vmid",), "null", "the next free number"
+        for address, gateway, instead in (("ip", "gateway", "dhcp"), ("ip6", "gateway6", "auto")):
+            if "/" in (getattr(self.network, address) or ""):
+                yield ("network", address), instead, f"{address}: {instead}"
+            if getattr(self.network, gateway) is not None:
+                yield ("network", gateway), "null", ""
+        if self.network.mac is not None:
+            yield ("network", "mac"), "null", "another mac"
+
 
 def _incus(value: str) -> str:
-    if value == "local":
+    if value == LOCAL:
         return value
     if value.startswith(("http://", "https://")):
         return https_address(value)
     raise refusal("not an Incus", 'write "local" for the one on this machine, or an address: "https://box:8443"')
 
 
-class IncusHost(Part):
+class IncusHost(KindOfHost):
     """An Incus: the one on this machine, or one elsewhere with our client certificate."""
+
+    kind: ClassVar[str] = "incus"
+    title: ClassVar[str] = "Incus"
+    domain: ClassVar[str] = "incus"
+    """In which its bridge serves names (``dns.domain``'s default)."""
+    attaches_cards: ClassVar[bool] = True
 
     incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
     cert: str | None = Field(default=None, description="File of the client certificate; this user's own when left out")
@@ -235,7 +419,7 @@ class IncusHost(Part):
     def _check_credentials(self) -> IncusHost:
         credentials = {"cert": self.cert, "key": self.key, "fingerprint": self.fingerprint}
         given = [name for name, value in credentials.items() if value is not None]
-        if given and self.incus == "local":
+        if given and self.is_here:
             raise refusal(f'{given[0]} is for an Incus elsewhere; this host is "local"', "leave it out")
         if (self.cert is None) != (self.key is None):
             raise refusal("cert and key belong together", "write both")
@@ -249,8 +433,3 @@ class IncusHost(Part):
 
 HostPage = IncusHost | ProxmoxHost
 """What the file says of a host."""
-
-
-def is_elsewhere(host: HostPage) -> bool:
-    """Whether the host is an Incus on another machine."""
-    return isinstance(host, IncusHost) and host.incus != LOCAL_INCUS

@@ -31,7 +31,7 @@ from provisioner.labfile.fields import (
     Version,
     text_of,
 )
-from provisioner.labfile.hosts import LOCAL_INCUS, HostPage, IncusHost, ProxmoxContainer, ProxmoxHost
+from provisioner.labfile.hosts import LOCAL, HostPage, IncusHost, ProxmoxContainer, ProxmoxHost
 from provisioner.models.sources import SOURCE, format_of_source, model_source
 from provisioner.values.refusals import did_you_mean, refusal
 
@@ -221,6 +221,10 @@ class ServiceSpec(Part):
     expose: Literal["host", "lan"] = "host"
 
 
+BLOCKS = (ProxmoxContainer.kind,)
+"""The keys of a container that only one kind of host understands."""
+
+
 class Container(Part):
     """A container and what runs in it; what is None comes from its services' pages. Sizes are bytes."""
 
@@ -238,6 +242,11 @@ class Container(Part):
         default=None, description="The container of which `provision clone` made it: nobody is led to it by its models"
     )
     services: dict[str, ServiceSpec] = Field(default={})
+
+    @property
+    def block(self) -> ProxmoxContainer | None:
+        """What only one kind of host understands; None where the file says nothing of that."""
+        return self.proxmox
 
 
 def _names_its_secret(command: list[str]) -> list[str]:
@@ -284,7 +293,7 @@ class Spec(Part):
 
 def hosts_of(spec: Spec) -> Mapping[str, HostPage]:
     """The file's hosts; without any, the Incus on this machine under the name ``local``."""
-    return spec.hosts or {LOCAL_HOST: IncusHost.model_validate({"incus": LOCAL_INCUS})}
+    return spec.hosts or {LOCAL_HOST: IncusHost.model_validate({IncusHost.kind: LOCAL})}
 
 
 def fixed_address(container: Container) -> str:

@@ -10,7 +10,6 @@ from provisioner.catalog import ServiceType
 from provisioner.lab.aliases import find_engines, flatten, for_too_long
 from provisioner.lab.members import MEMBERS, MODEL, member_engines, written_members
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
-from provisioner.labfile.hosts import HostPage, ProxmoxHost
 from provisioner.labfile.spec import Gpu
 from provisioner.report.style import PLAIN, Style, safe_line
 from provisioner.services.base import ResolvedService
@@ -104,7 +103,7 @@ def topology(lab: ResolvedLab) -> Graph:
     upstreams = tuple(
         Outside(f"upstream:{name}", "upstream", name, upstream.model) for name, upstream in lab.upstreams.items()
     )
-    hosts = tuple(Host(name, _host_words(host)) for name, host in lab.hosts.items())
+    hosts = tuple(Host(name, host.words) for name, host in lab.hosts.items())
     return Graph(lab.name, hosts, boxes, (*models, *upstreams), tuple(_edges(lab)))
 
 
@@ -131,12 +130,6 @@ def _service(service: ResolvedService) -> Service:
 
 def _options(page: ServiceType, kind: str) -> list[str]:
     return [option for option, reference in page.references.items() if reference.kind == kind]
-
-
-def _host_words(host: HostPage) -> str:
-    if isinstance(host, ProxmoxHost):
-        return f"Proxmox, {host.proxmox}"
-    return "Incus, this machine" if host.incus == "local" else f"Incus, {host.incus}"
 
 
 def _gpu_words(gpu: Gpu | None) -> str:

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
-from provisioner.labfile.hosts import IncusHost, is_elsewhere
+from provisioner.labfile.hosts import HostPage
 from provisioner.labfile.spec import LOCAL_HOST, fixed_address
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
@@ -80,7 +79,7 @@ def look_at_addresses(lab: Lab, providers: Mapping[str, Provider], actual: Fleet
         return Addresses()
     containers = lab.resolved.containers
     there = {name: containers[name].host or "" for name in users}
-    own = frozenset(name for name in users if not isinstance(containers[name].page, IncusHost))
+    own = frozenset(name for name in users if containers[name].has_own_address)
     with ThreadPoolExecutor(len(users)) as pool:
         asked = {name: pool.submit(providers[there[name]].network.address, name) for name in sorted(own)}
         found = {name: one.result() for name, one in asked.items()}
@@ -128,16 +127,15 @@ def say(lab: Lab, addresses: Addresses, made: Plan, emit: Callable[[Event], None
 def users_of_addresses(lab: ResolvedLab) -> dict[str, frozenset[Address]]:
     """By the containers whose address only their host can tell: the services that must know it.
 
-    Of Proxmox, each that asks for its address and that somebody uses; of Incus, each that another host's use, for they
-    reach it at its host's own address. Those that take turns ask one another.
+    With an address of its own, each that asks for it and that somebody uses; else each that another host's use, for
+    they reach it at its host's address. Those that take turns ask one another.
     """
     found: dict[str, set[Address]] = {}
     for user, used in (*lab.uses, *_pairs_in_turns(lab)):
         here, there = lab.containers[user.container], lab.containers[used.container]
         if here.host is None or there.host is None or here is there:
             continue
-        is_incus = isinstance(there.page, IncusHost)
-        if here.host != there.host if is_incus else not fixed_address(there.written):
+        if not fixed_address(there.written) if there.has_own_address else here.host != there.host:
             found.setdefault(there.name, set()).add(user)
     return {name: frozenset(users) for name, users in sorted(found.items())}
 
@@ -151,33 +149,30 @@ def _pairs_in_turns(lab: ResolvedLab) -> Iterator[tuple[Address, Address]]:
 
 
 def _of_host(lab: ResolvedLab, container: ResolvedContainer, user: Address) -> str:
-    """The address of an Incus in the LAN: the file's, that of its API, or this machine's on the way to ``user``."""
+    """The address of a host in the LAN: the file's, that of its API, or this machine's on the way to ``user``."""
     host, page = container.host or "", container.page
-    if not isinstance(page, IncusHost):
-        raise TypeError(f"host {host} is no Incus")
-    if page.address:
+    if page is not None and page.address:
         return page.address
-    if page.incus != "local":
-        return _of_api(page.incus, host)
+    if page is not None and not page.is_here:
+        return _of_api(page, host)
     other = lab.containers[user.container].page
-    if other is None:
-        return own_address(ANYWHERE, host)
-    url = other.incus if isinstance(other, IncusHost) else other.proxmox
-    return own_address(urlsplit(url).hostname or ANYWHERE, host)
+    towards = other.api_host if other is not None else ""
+    return own_address(towards or ANYWHERE, host)
 
 
-def _of_api(url: str, host: str) -> str:
-    """Name or address of an Incus elsewhere, where others may reach it, too; ``PreflightError`` where they cannot."""
-    found = urlsplit(url).hostname or ""
+def _of_api(page: HostPage, host: str) -> str:
+    """Name or address of a host elsewhere, where others may reach it, too; ``PreflightError`` where they cannot."""
+    found = page.api_host
     if ":" in found:
         why = "is one of IPv6, and services are shown on the host's addresses of IPv4"
     elif _is_loopback(found):
         why = "is this machine's own way to it, by which no container elsewhere gets there"
     else:
         return found
+    written = f"{host}: {{ {page.kind}: {page.url}, address: 192.168.1.5, … }}"
     raise PreflightError(
         f"Unable to find the address of host {host} in the LAN: {found}, where its API is, {why}",
-        resolution=f"Write `address:` on the host's page: {host}: {{ incus: {url}, address: 192.168.1.5, … }}",
+        resolution=f"Write `address:` on the host's page: {written}",
     )
 
 
@@ -185,12 +180,10 @@ def lan_address(lab: Lab, name: str) -> str | None:
     """The address at which the container's host shows it to the LAN; None where it has one there itself, or none."""
     container = lab.resolved.containers[name]
     host, page = container.host, container.page
-    if page is not None and not isinstance(page, IncusHost):
+    if container.has_own_address:
         return None
-    if page is not None and page.address:
-        return page.address
-    if page is not None and is_elsewhere(page):
-        return urlsplit(page.incus).hostname
+    if page is not None and (page.address or not page.is_here):
+        return page.address or page.api_host
     try:
         return own_address(ANYWHERE, host or LOCAL_HOST)
     except PreflightError:  # a machine without a network: what runs here is reached on the bridge
@@ -217,5 +210,5 @@ def own_address(towards: str, host: str) -> str:
             return found
     raise PreflightError(
         f"Unable to find the address of host {host} in the LAN: this machine has no way to {towards}",
-        resolution=f"Write it on the host's page: {host}: {{ incus: local, address: 192.168.1.5 }}",
+        resolution=f"Write it on the page of host {host}: address: 192.168.1.5",
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from provisioner.lab.opening import Lab
-from provisioner.labfile.hosts import is_elsewhere
 from provisioner.reconcile.observe import Survey
 from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
 from provisioner.values.errors import PreflightError, ProviderError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 # Ports that a lab is to publish and somebody else has: refused before anything is made.
 
-PORTS_HINT = "Write another port for the service, or end what has it. On the host: ss -tulnp; incus list"
+PORTS_HINT = "Write another port for the service, or end what has it. On the host: ss -tulnp"
 SS = "ss"
 """The program of iproute2 that tells who listens."""
 TIMEOUT_S = 10
@@ -46,7 +45,7 @@ def taken_ports(lab: Lab, wanted: Iterable[Instance], actual: Fleet) -> Iterator
     """Yield in words each port that containers are to publish and that is somebody else's.
 
     Ports that containers of the lab publish already are theirs, also where another one is to have them. What is no
-    container of an Incus is looked for on this machine alone.
+    container of a host is looked for on this machine alone.
     """
     own = {(instance.host, port) for instance in actual.instances for port in published(instance)}
     for instance in wanted:
@@ -54,18 +53,11 @@ def taken_ports(lab: Lab, wanted: Iterable[Instance], actual: Fleet) -> Iterator
             if (instance.host, port) in own:
                 continue
             owner = actual.hosts[instance.host].published.get(port, "")
-            if not owner and _is_here(lab, instance):
+            if not owner and lab.resolved.containers[instance.name].is_on_this_machine:
                 owner = _owner(*port)
             if owner:
                 protocol, number = port
                 yield f"{instance.name}: port {number} ({protocol}) is taken by {owner}"
-
-
-def _is_here(lab: Lab, instance: Instance) -> bool:
-    container = lab.resolved.containers[instance.name]
-    if container.is_on_proxmox:
-        return False
-    return container.page is None or not is_elsewhere(container.page)
 
 
 def published(instance: Instance) -> Iterator[tuple[str, int]]:

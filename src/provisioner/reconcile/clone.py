@@ -193,18 +193,9 @@ def _given_up(container: Container) -> Iterator[tuple[Setting, str]]:
     for role, service in container.services.items():
         if service.expose == "lan":
             yield Setting((SERVICES, role, "expose"), "host"), f"{role} is not exposed to the LAN"
-    if container.proxmox is None:
-        return
-    if container.proxmox.vmid is not None:
-        yield Setting(("proxmox", "vmid"), "null"), "the next free number"
-    network = container.proxmox.network
-    for address, gateway, instead in (("ip", "gateway", "dhcp"), ("ip6", "gateway6", "auto")):
-        if "/" in (getattr(network, address) or ""):
-            yield Setting(("proxmox", "network", address), instead), f"{address}: {instead}"
-        if getattr(network, gateway) is not None:
-            yield Setting(("proxmox", "network", gateway), "null"), ""
-    if network.mac is not None:
-        yield Setting(("proxmox", "network", "mac"), "null"), "another mac"
+    if container.block is not None:
+        for path, instead, words in container.block.given_up():
+            yield Setting((container.block.kind, *path), instead), words
 
 
 def objection(container: ResolvedContainer) -> tuple[str, str] | None:

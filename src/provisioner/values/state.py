@@ -168,7 +168,7 @@ class Instance:
     snapshots: tuple[Snapshot, ...] = field(default=(), compare=False)
     """What its host keeps of it, the oldest first."""
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What only its kind of host knows (``proxmox:`` in the file), by the file's words; one that is desired holds only
+    """What only its kind of host knows, by the words of the file's block for that kind; one that is desired holds only
     what the file decides, and only that is compared."""
     adopt: bool = field(default=False, compare=False)
     """Desired only: one of that name that is there and nobody's is made this lab's."""

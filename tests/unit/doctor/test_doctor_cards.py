@@ -78,9 +78,16 @@ CASES: dict[str, tuple[str, dict[str, CardRequest], HostDriver, set[str]]] = {
 def test_what_a_host_does_for_its_cards(
     answer: str, requests: dict[str, CardRequest], driver: HostDriver, wrong: set[str], snapshot: SnapshotAssertion
 ) -> None:
-    found = card_diagnoses(Graphics("box", cards_in(answer), driver, requests, lends=True))
+    found = card_diagnoses(Graphics("box", cards_in(answer), driver, requests, lends=True, is_here=True))
     assert {one.check.name for one in found if one.finding} == wrong
     assert diagnoses_text(found) == snapshot
+
+
+def test_doctor_promises_to_make_nodes_on_this_machine_alone() -> None:
+    for is_here in (True, False):
+        found = diagnoses_text(card_diagnoses(Graphics("pve", cards_in(WITHOUT_UVM), WELL, ANY, is_here=is_here)))
+        assert "sudo nvidia-modprobe -u -c 0 makes them" in found
+        assert ("provision doctor --fix" in " ".join(found.split())) == is_here
 
 
 @pytest.mark.parametrize(

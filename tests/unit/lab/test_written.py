@@ -8,7 +8,6 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
-from provisioner.lab.proxmox import settings_of, written_form
 from provisioner.lab.written import host_variables, written_container
 from provisioner.labfile.hosts import IncusHost, ProxmoxContainer, ProxmoxHost
 from provisioner.labfile.spec import Container, Spec
@@ -29,16 +28,16 @@ BLOCKS: list[dict[str, Any]] = CASES["blocks"]
 @pytest.mark.parametrize("host", HOSTS, ids=["plain", "with its own storage, pool and bridge"])
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: ", ".join(block) or "nothing")
 def test_settings_come_back_from_their_written_form(block: dict[str, Any], host: ProxmoxHost) -> None:
-    settings = settings_of(host, ProxmoxContainer.model_validate(block))
-    written = written_form(settings, host)
-    assert settings_of(host, ProxmoxContainer.model_validate(written)) == settings
+    settings = host.settings_of(ProxmoxContainer.model_validate(block))
+    written = host.written_form(settings)
+    assert host.settings_of(ProxmoxContainer.model_validate(written)) == settings
     assert set(written) <= set(block), "only what differs from the defaults"
 
 
 def test_the_number_and_the_storage_of_one_that_is_there_are_written() -> None:
-    seen = {**settings_of(HOSTS[1], None), "vmid": 101, "storage": "tank"}
-    assert written_form(seen, HOSTS[1]) == {"vmid": 101, "storage": "tank"}
-    assert written_form({**seen, "storage": "local-lvm"}, HOSTS[1]) == {"vmid": 101}
+    seen = {**HOSTS[1].settings_of(None), "vmid": 101, "storage": "tank"}
+    assert HOSTS[1].written_form(seen) == {"vmid": 101, "storage": "tank"}
+    assert HOSTS[1].written_form({**seen, "storage": "local-lvm"}) == {"vmid": 101}
 
 
 @pytest.mark.parametrize("size", [1024, 2**30, 1536 * 2**20, 10**9, 10**10, 1500 * 2**10, 2**40])

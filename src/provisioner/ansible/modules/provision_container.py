@@ -328,7 +328,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ...]:
     """The plan for this one container; other containers of the lab, orphans and leftovers too, are not looked at."""
-    from provisioner.lab.proxmox import behind_firewall
+    from provisioner.labfile.hosts import behind_firewall
     from provisioner.reconcile.plan import make_destroy_plan, make_plan
     from provisioner.values.plan import Change
     from provisioner.values.state import Fleet, Status

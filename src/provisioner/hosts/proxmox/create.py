@@ -27,11 +27,10 @@ _UNPACKING = "tar xpf"
 def with_all_settings(instance: Instance, access: Access) -> Instance:
     """The container with a setting for whatever the file has one for: what was left out is as it is by default."""
     # Not at the top: pydantic costs as much as all else, and a worker of Ansible pays for it at each task.
-    from provisioner.lab.proxmox import settings_of
     from provisioner.labfile.hosts import ProxmoxHost as Page
 
     page = Page.model_construct(bridge=access.bridge, pool=access.pool, storage=access.storage)
-    return replace(instance, settings={**settings_of(page, None), **instance.settings})
+    return replace(instance, settings={**page.settings_of(None), **instance.settings})
 
 
 def create_container(host: ProxmoxHost, instance: Instance) -> int:

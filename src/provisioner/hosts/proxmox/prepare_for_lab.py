@@ -68,7 +68,7 @@ def _need(way: Way, found: tuple[str, str]) -> Need:
     """The storages and bridges that the file's containers there use; ``found``: what stands for what is left out."""
     lab, page = way.lab, way.page
     containers = lab.resolved.containers.values()
-    here = [container.written.proxmox for container in containers if container.host == way.name]
+    here = [container.written.block for container in containers if container.host == way.name]
     disks, templates = page.storage or found[0], page.templates or found[1]
     storages = {disks, templates}
     bridges = {page.bridge}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.hosts.proxmox.access import Access
-from provisioner.lab.proxmox import settings_of
 from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.values.plan import Action, Change
 from provisioner.values.state import Artifact, Device, Instance, Secret, Service, Status
@@ -26,7 +25,7 @@ ARTIFACT = Artifact("tool", "pve", "ab" * 32, "tool", "/opt/tool", "debian/12", 
 def wanted(name: str = "web", **changes: Any) -> Instance:
     """A container as a file asks for it; ``proxmox`` is its block of that name."""
     host = ProxmoxHost.model_validate({"proxmox": "https://pve:8006", "user": "root@pam", "password": Secret("p", "x")})
-    settings = settings_of(host, ProxmoxContainer.model_validate(changes.pop("proxmox", {})))
+    settings = host.settings_of(ProxmoxContainer.model_validate(changes.pop("proxmox", {})))
     given = {"image": "debian/12", "memory": GIB, "disk": 4 * GIB, "settings": settings, **changes}
     return Instance(name, "pve", "homelab", **given)
 

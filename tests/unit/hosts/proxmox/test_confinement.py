@@ -12,7 +12,7 @@ import pytest
 from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.ways_out import addresses_of
-from provisioner.lab.proxmox import behind_firewall
+from provisioner.labfile.hosts import behind_firewall
 from provisioner.values.errors import ProviderError
 from provisioner.values.plan import differences
 from provisioner.values.state import Instance

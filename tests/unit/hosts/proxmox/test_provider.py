@@ -15,7 +15,6 @@ from provisioner.hosts import provider_for
 from provisioner.hosts.proxmox import ProxmoxProvider, marks
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.marks import Mark
-from provisioner.lab.proxmox import settings_of
 from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.reconcile.apply import apply_instances
 from provisioner.reconcile.plan import make_plan
@@ -42,7 +41,7 @@ ABOVE = "above the block"
 def desired(name: str = "one", **page: Any) -> Instance:
     """A container as the file's page says it."""
     host = ProxmoxHost.model_validate({"proxmox": "https://pve", "user": "root@pam", "password": Secret("p", "x")})
-    return wanted(name, settings=settings_of(host, ProxmoxContainer.model_validate(page)))
+    return wanted(name, settings=host.settings_of(ProxmoxContainer.model_validate(page)))
 
 
 def test_who_may_not_ask_for_the_nodes_processor_can_look_all_the_same(pve: Double, access: Access) -> None:
