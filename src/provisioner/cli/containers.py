@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from provisioner.cli.session import Session
+from provisioner.hosts import kind_of
 from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.reconcile.observe import observe
@@ -42,11 +43,12 @@ class Containers:
         if there is not None and there.status is Status.RUNNING:
             return None
         state = f"is {there.status}" if there else "does not exist yet"
-        up = f"Run: provision up {self._lab.loaded.path} {name}"
-        by_hand = f"It is no longer in the file: write it there and run provision up, or run: incus start {name}"
-        return PreflightError(
-            f"Unable to look into container {name}: it {state}", resolution=up if in_file else by_hand
-        )
+        hint = f"Run: provision up {self._lab.loaded.path} {name}"
+        if there is not None and not in_file:
+            start = kind_of(self._providers[there.host].kind).start_command.format(**{**there.settings, "name": name})
+            up = "It is no longer in the file: write it there and run provision up"
+            hint = f"{up}, or run on host {there.host}: {start}"
+        return PreflightError(f"Unable to look into container {name}: it {state}", resolution=hint)
 
     def _unknown(self, name: str) -> InputError:
         orphans = {one.name for one in self._actual.instances if one.kind is InstanceKind.SERVING}

@@ -174,7 +174,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
 
 def _way(session: Session, words: Words) -> Way:
     """The host that is named; ``InputError`` where that is no Proxmox of the file."""
-    from provisioner.cli.effects import access_of
+    from provisioner.hosts.proxmox import access_of
     from provisioner.hosts.proxmox.prepare_for_lab import Way
 
     lab = session.open_lab(words.existing(), needs="none")
@@ -218,8 +218,7 @@ MAX_TOKEN_CHARACTERS = 65536
 
 def enrol(session: Session, text: str, address: str | None, *, others: Sequence[str]) -> int:
     """Have this user's client certificate trusted by the Incus that made the token ``text``."""
-    from provisioner.cli.effects import client_pair
-    from provisioner.hosts.incus import trust
+    from provisioner.hosts.incus import client_pair, trust
     from provisioner.labfile.fields import https_address
 
     if others:

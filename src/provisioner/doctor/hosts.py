@@ -28,13 +28,12 @@ from provisioner.values.host_facts import (
 # Facts that a host has told of itself.
 
 GIB = 2**30
-OLDEST: Mapping[str, tuple[int, ...]] = {"Proxmox VE": (8, 2)}
 LOW_SHARE = 0.1
 """A thin pool that runs full damages what is on it."""
 LEAST_ROOM: Mapping[str, int] = {"disks": 8 * GIB, "templates": GIB}
 CLOCK_S = 5.0
 CERTIFICATE_DAYS = 7.0
-"""Proxmox renews its own two weeks before its end."""
+"""A host that renews its own does so two weeks before its end."""
 
 
 def diagnoses(facts: Iterable[HostFact]) -> tuple[Diagnosis, ...]:
@@ -51,18 +50,15 @@ def _answers(fact: HostAnswers) -> Verdict:
 
 
 def _version(fact: HostVersion) -> Verdict:
-    program, version = fact.program, fact.version
-    oldest = OLDEST.get(program, ())
-    numbers = tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdecimal())
-    if numbers >= oldest:
-        return Verdict(f"{program} {version}")
-    wanted = ".".join(map(str, oldest))
-    problem = f"{program} {version} is older than {wanted}: it cannot pass devices such as GPUs to containers"
-    return Verdict(
-        "",
-        problem,
-        "Upgrade it: apt update && apt full-upgrade; from 7: https://pve.proxmox.com/wiki/Upgrade_from_7_to_8",
-    )
+    seen = f"{fact.program} {fact.version}"
+    if _numbers(fact.version) >= _numbers(fact.oldest):
+        return Verdict(seen)
+    problem = f"{seen} is older than {fact.oldest}: it cannot pass devices such as GPUs to containers"
+    return Verdict("", problem, fact.upgrade)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdecimal())
 
 
 def _node(fact: NodeState) -> Verdict:

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 
-from provisioner.eject.texts import Box, Source, connection_plugins, ejected_texts, roles_of
+from provisioner.eject.texts import Box, Source, connection_plugins, ejected_texts, kind_of_plugin, roles_of
 from provisioner.lab import desired_fleet
 from provisioner.lab.opening import Lab, find_files, with_wheels
 from provisioner.lab.written import host_variables, role_variables
@@ -23,49 +23,8 @@ from provisioner.values.state import Instance
 
 PRELOAD = "provision_preload"
 """The callback that has ready what tasks load, as one process for each of them would load it again."""
-SUPPORT = {
-    PRELOAD: ("inside/module_server/packed_modules", "values/paths"),
-    "provision_incus": (
-        "values/errors",
-        "values/limits",
-        "values/one_version",
-        "inside/module_server/client",
-        "inside/module_server/handing",
-        "inside/module_server/server",
-        "inside/module_server/start",
-        "inside/module_server/stop",
-        "values/plain_data",
-        "values/regular_files",
-        "values/declared",
-        "values/state",
-        "values/address",
-        "hosts/incus/api",
-        "hosts/incus/execute",
-        "hosts/incus/files",
-        "hosts/incus/graphics",
-        "hosts/incus/inside",
-        "hosts/incus/stopping",
-        "hosts/incus/translate",
-    ),
-    "provision_proxmox": (
-        "values/errors",
-        "values/limits",
-        "values/one_version",
-        "inside/module_server/client",
-        "inside/module_server/handing",
-        "inside/module_server/server",
-        "inside/module_server/start",
-        "inside/module_server/stop",
-        "values/plain_data",
-        "values/declared",
-        "values/state",
-        "values/address",
-        "hosts/proxmox/access",
-        "hosts/proxmox/execute",
-        "hosts/proxmox/ssh",
-    ),
-}
-"""By plugin, the modules below ``provisioner``; a test runs each plugin with these alone."""
+PRELOADED = ("inside/module_server/packed_modules", "values/paths")
+"""The modules below ``provisioner`` that it imports; a test runs each plugin with its own alone."""
 FOLDER = "python"
 _TAIL = f"""
 
@@ -79,6 +38,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "{FOLDER}"))
 def plugin_text(text: str) -> str:
     """The text of a plugin that finds its imports, which stand inside functions, in the folder beside it."""
     return text.rstrip("\n") + "\n" + _TAIL
+
+
+def modules_of(plugin: str) -> tuple[str, ...]:
+    """The modules below ``provisioner`` that a plugin imports; none where the plugin is not ours."""
+    if plugin == PRELOAD:
+        return PRELOADED
+    kind = kind_of_plugin(plugin)
+    return kind.plugin_modules if kind else ()
 
 
 def packages_of(modules: tuple[str, ...]) -> set[str]:
@@ -178,7 +145,7 @@ def _copy(made: Path, source: Source) -> None:
 
 def _copy_plugin(plugin: Path, made: Path) -> None:
     target = made / f"{plugin.parent.name}_plugins" / plugin.name
-    modules = SUPPORT.get(plugin.stem, ())
+    modules = modules_of(plugin.stem)
     _copy_file(plugin, target)
     if modules:
         target.write_text(plugin_text(plugin.read_text(encoding="utf-8")), encoding="utf-8")

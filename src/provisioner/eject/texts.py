@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from provisioner.hosts import kind_of, kinds
+from provisioner.hosts.base import Kind
 from provisioner.lab.turns import TAKING_TURNS, one_by_one, takes_turns
 from provisioner.labfile.loader import environment_name
 from provisioner.reconcile.inventory import CONTAINER_PYTHON
@@ -93,13 +95,14 @@ retry_files_enabled = False
 pipelining = True
 """
 
-_REACHED = {
-    "provision_incus": "`provision_incus` speaks to the socket of Incus on this machine; you have to be in its group "
-    "(`incus-admin`). An Incus elsewhere is shown the client certificate that `hosts.yml` names; its key is not here. "
-    "With the program `incus` and the collection community.general, `ansible_connection: "
-    "community.general.incus` does the same.",
-    "provision_proxmox": "`provision_proxmox` runs `pct exec` on the node over ssh; you need a key for it.",
-}
+PLUGIN = "provision_"
+"""With this the name of a connection plugin of ours begins; its kind of host follows."""
+
+
+def kind_of_plugin(plugin: str) -> Kind | None:
+    """The kind of host whose containers a connection plugin of ours reaches; None where the plugin is not ours."""
+    name = plugin.removeprefix(PLUGIN)
+    return kind_of(name) if plugin.startswith(PLUGIN) and name in kinds() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ def _export(variables: Sequence[str]) -> str:
 
 def _ways(plugins: Sequence[str]) -> str:
     """How each connection plugin reaches the containers, a line each."""
-    lines = [f"* {_REACHED[name]}" for name in plugins if name in _REACHED]
+    lines = [f"* {kind.plugin_words}" for kind in map(kind_of_plugin, plugins) if kind]
     return "\n".join(lines) or "* by `ansible_connection` in `hosts.yml`."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from provisioner.hosts.base import Provider
+from provisioner.hosts.base import Kind, Provider
 
 
 def kinds() -> tuple[str, ...]:
@@ -13,6 +13,12 @@ def kinds() -> tuple[str, ...]:
     from pkgutil import iter_modules  # nothing that a run needs
 
     return tuple(sorted(module.name for module in iter_modules(__path__) if module.ispkg))
+
+
+def kind_of(name: str) -> Kind:
+    """What the driver of that name says of all hosts of its kind."""
+    found: Kind = import_module(f"{__name__}.{name}").KIND
+    return found
 
 
 def provider_for(host: str, kind: str, **settings: Any) -> Provider:

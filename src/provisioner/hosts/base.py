@@ -24,12 +24,29 @@ from provisioner.values.state import Device, Execution, Fleet, Instance, Snapsho
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
+    from provisioner.lab.resolved import ResolvedLab
     from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
 READY_TIMEOUT_S = 120.0
 LOOKS = 20
 """Containers that are looked into at once on one host."""
+
+PLUGIN_MODULES = (
+    "values/errors",
+    "values/limits",
+    "values/one_version",
+    "values/plain_data",
+    "values/declared",
+    "values/state",
+    "values/address",
+    "inside/module_server/client",
+    "inside/module_server/handing",
+    "inside/module_server/server",
+    "inside/module_server/start",
+    "inside/module_server/stop",
+)
+"""Modules below ``provisioner`` that each connection plugin of ours imports."""
 
 OnProgress = Callable[[str, str], None]
 Promise = TypeVar("Promise", bound="Part")
@@ -45,6 +62,24 @@ class Looked:
     executions: Mapping[str, Execution]
     volumes: frozenset[str] | None = None
     failures: Mapping[str, ProviderError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a driver says of all hosts of its kind, as ``KIND`` of its package.
+
+    What follows from a host's page in the file alone is said by that: ``labfile.hosts.KindOfHost``.
+    """
+
+    settings: Callable[[str, Any, Path, ResolvedLab | None], Mapping[str, Any]]
+    """The provider's settings for a host, by its name and page; a relative path in the page is one in the folder.
+    Without a lab nothing is said of single containers."""
+    start_command: str
+    """How people start a container on the host itself: ``name`` and the container's ``settings`` are filled in."""
+    plugin_modules: tuple[str, ...] = ()
+    """All modules below ``provisioner`` that the connection plugin ``provision_<kind>`` imports."""
+    plugin_words: str = ""
+    """How that plugin reaches containers, and what it takes, for the README of an ejected lab."""
 
 
 class Part:

@@ -23,12 +23,17 @@ class HostAnswers:
 
 @dataclass(frozen=True, slots=True)
 class HostVersion:
-    """The program that runs the host's containers, and its version."""
+    """The program that runs the host's containers, and its version.
+
+    ``oldest``: the first that passes devices to containers, where some do not, with how the program is upgraded.
+    """
 
     check_name: ClassVar[str] = "version"
     host: str
     program: str
     version: str
+    oldest: str = ""
+    upgrade: str = ""
 
 
 @dataclass(frozen=True, slots=True)

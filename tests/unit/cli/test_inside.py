@@ -119,6 +119,15 @@ def test_a_container_that_does_not_run_says_what_to_do(world: World, verb: str) 
     assert world.command(verb, "old").printed == world.snapshot
 
 
+@pytest.mark.parametrize(("kind", "command"), [("incus", "incus start old"), ("proxmox", "pct start 117")])
+def test_a_container_that_is_not_in_the_file_is_started_by_its_own_hosts_program(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, command: str
+) -> None:
+    world.host.create(Instance("old", "box", "homelab", "debian/12", settings={"vmid": 117}))
+    monkeypatch.setattr(world.host, "kind", kind)
+    assert world.command("exec", "old").printed.strip().endswith(f"on host box: {command}")
+
+
 def test_a_strangers_container_is_not_of_the_lab(world: World, programs: Programs) -> None:
     made = world.host.create(Instance("theirs", "box", "another", "debian/12"))
     world.host.start(made)

@@ -9,6 +9,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from provisioner.doctor.examine import diagnoses_text
 from provisioner.doctor.hosts import diagnoses
+from provisioner.hosts.proxmox.health import UPGRADE
+from provisioner.hosts.proxmox.rights import OLDEST_WITH_DEVICES
 from provisioner.values.host_facts import (
     ApiRights,
     BridgeState,
@@ -37,8 +39,8 @@ def room(
 COMMAND = "provision cluster check pve"
 GOOD: tuple[HostFact, ...] = (
     HostAnswers("pve"),
-    HostVersion("pve", "Proxmox VE", "9.2.11"),
-    HostVersion("pve", "Proxmox VE", "8.2.2"),
+    HostVersion("pve", "Proxmox VE", "9.2.11", OLDEST_WITH_DEVICES, UPGRADE),
+    HostVersion("pve", "Proxmox VE", "8.2.2", OLDEST_WITH_DEVICES, UPGRADE),
     HostVersion("pve", "Incus", "6.0.4"),
     NodeState("pve", "pve1"),
     ClusterMembers("pve", ("pve3",), is_quorate=True, command=COMMAND),
@@ -57,8 +59,8 @@ GOOD: tuple[HostFact, ...] = (
 )
 BAD: tuple[HostFact, ...] = (
     HostAnswers("pve", "Unable to reach it: refused", "Start it."),
-    HostVersion("pve", "Proxmox VE", "8.1.10"),
-    HostVersion("pve", "Proxmox VE", "7.4-19"),
+    HostVersion("pve", "Proxmox VE", "8.1.10", OLDEST_WITH_DEVICES, UPGRADE),
+    HostVersion("pve", "Proxmox VE", "7.4-19", OLDEST_WITH_DEVICES, UPGRADE),
     NodeState("pve", "pve1", "the cluster has no quorum", "pvecm"),
     ClusterMembers("pve", ("pve2", "pve3"), is_quorate=False, command=COMMAND),
     room(9.9),

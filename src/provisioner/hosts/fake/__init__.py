@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from provisioner.hosts.base import READY_TIMEOUT_S, Provider
+from provisioner.hosts.base import READY_TIMEOUT_S, Kind, Provider
 from provisioner.hosts.fake.cards import Cards
 from provisioner.hosts.fake.locks import Locks
 from provisioner.hosts.fake.programs import PROGRAMS
@@ -235,4 +235,5 @@ class FakeProvider(World, Provider):
         return done.returncode
 
 
+KIND = Kind(lambda *_page: {}, start_command="start {name}")
 DRIVER = FakeProvider

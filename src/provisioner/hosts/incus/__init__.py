@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from provisioner.hosts.base import READY_TIMEOUT_S, Provider
+from provisioner.hosts.base import PLUGIN_MODULES, READY_TIMEOUT_S, Kind, Provider
 from provisioner.hosts.incus import api, observe
-from provisioner.hosts.incus.api import WireError
+from provisioner.hosts.incus.api import Endpoint, WireError, local_endpoint
 from provisioner.hosts.incus.inside import Inside
 from provisioner.hosts.incus.translate import LAB, instance_of, ports_of_others, request_for, updated
+from provisioner.values import paths
 from provisioner.values.errors import ProviderError
 from provisioner.values.plan import Change
 from provisioner.values.state import Fleet, HostState, Instance
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from provisioner.hosts.incus.network import Network
     from provisioner.hosts.incus.volumes import Volumes
     from provisioner.inside.file_systems import Run
+    from provisioner.lab.resolved import ResolvedLab
+    from provisioner.labfile.hosts import IncusHost
     from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
@@ -291,4 +295,44 @@ class IncusProvider(Inside, Provider):
         return complete
 
 
+# The same for each host of this kind: how it is reached by its page in the file, and what an ejected lab takes along.
+
+
+def client_pair() -> tuple[Path, Path]:
+    """The files of this user's client certificate and of its key, whether they are there or not."""
+    return paths.config() / "client.crt", paths.config() / "client.key"
+
+
+def endpoint_of(page: IncusHost, folder: Path) -> Endpoint:
+    """Where that Incus is, by its page; one elsewhere is shown this user's certificate where the page names none."""
+    if page.is_here:
+        return local_endpoint()
+    cert, key = (folder / Path(one).expanduser() if one else None for one in (page.cert, page.key))
+    own = client_pair()
+    return Endpoint(page.incus.rstrip("/"), str(cert or own[0]), str(key or own[1]), page.fingerprint or "")
+
+
+def _settings(_name: str, page: IncusHost, folder: Path, _lab: ResolvedLab | None) -> dict[str, Any]:
+    return {"endpoint": endpoint_of(page, folder)}
+
+
+KIND = Kind(
+    _settings,
+    start_command="incus start {name}",
+    plugin_modules=(
+        *PLUGIN_MODULES,
+        "values/regular_files",
+        "hosts/incus/api",
+        "hosts/incus/execute",
+        "hosts/incus/files",
+        "hosts/incus/graphics",
+        "hosts/incus/inside",
+        "hosts/incus/stopping",
+        "hosts/incus/translate",
+    ),
+    plugin_words="`provision_incus` speaks to the socket of Incus on this machine; you have to be in its group "
+    "(`incus-admin`). An Incus elsewhere is shown the client certificate that `hosts.yml` names; its key is not here. "
+    "With the program `incus` and the collection community.general, `ansible_connection: "
+    "community.general.incus` does the same.",
+)
 DRIVER = IncusProvider

@@ -1,6 +1,6 @@
 """Commands and files in containers: all that a worker of Ansible needs of one Incus, without pylxd.
 
-An ejected lab takes this module and what it imports along (``SUPPORT`` of ``provisioner.eject.eject``).
+An ejected lab takes this module and what it imports along (``KIND`` of ``provisioner.hosts.incus``).
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ Proxmox cannot run programs in containers over its API: these verbs, and artifac
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from provisioner.hosts.base import READY_TIMEOUT_S, Looked
+from provisioner.hosts.base import PLUGIN_MODULES, READY_TIMEOUT_S, Kind, Looked
 from provisioner.hosts.proxmox import (
     containers,
     create,
@@ -20,12 +21,15 @@ from provisioner.hosts.proxmox import (
     snapshots,
     templates,
 )
+from provisioner.hosts.proxmox.access import SSH_CONFIG, Access, Direct
 from provisioner.hosts.proxmox.host import ProxmoxHost, worded
-from provisioner.values import limits
+from provisioner.values import limits, paths
 from provisioner.values.plan import Change
 from provisioner.values.state import Execution, Fleet, Instance
 
 if TYPE_CHECKING:
+    from provisioner.lab.resolved import ResolvedLab
+    from provisioner.labfile.hosts import ProxmoxHost as Page
     from provisioner.values.capacity import Capacity
     from provisioner.values.host_facts import HostFact
 
@@ -217,4 +221,57 @@ class ProxmoxProvider(ProxmoxHost):
             return self.seen(snapshots.clone_container(self, guest, replace(instance, name=name)))
 
 
+# The same for each host of this kind: how it is reached by its page in the file, and what an ejected lab takes along.
+
+
+def access_of(page: Page, folder: Path) -> Access:
+    """How the node is reached, by its page; a relative path in it is one in ``folder``."""
+    config = os.environ.get(SSH_CONFIG)
+    return Access(
+        url=page.proxmox,
+        user=page.user,
+        token_id=page.token.id if page.token else None,
+        token_secret=page.token.secret if page.token else None,
+        password=page.password,
+        ssh=page.ssh,
+        ssh_config=Path(config) if config else None,
+        ca=folder / Path(page.ca).expanduser() if page.ca else None,
+        fingerprint=page.fingerprint,
+        node=page.node,
+        storage=page.storage,
+        templates=page.templates,
+        bridge=page.bridge,
+        pool=page.pool,
+    )
+
+
+def _settings(name: str, page: Page, folder: Path, lab: ResolvedLab | None) -> dict[str, Any]:
+    access = access_of(page, folder)
+    return {"access": replace(access, direct=_direct(name, page, folder, lab)) if lab else access}
+
+
+def _direct(name: str, page: Page, folder: Path, lab: ResolvedLab) -> Direct | None:
+    """The containers of host ``name`` whose own sshd Ansible uses; None where there is none."""
+    ways: dict[str, str] = {}
+    for container in lab.containers.values():
+        way = page.direct_way(container.written.block)
+        if container.host == name and way:
+            ways[container.name] = way
+    if not ways:
+        return None
+    key = folder / Path(page.ssh_key).expanduser() if page.ssh_key else None
+    return Direct((paths.state(lab.name) / "ssh").absolute(), ways, key.absolute() if key else None)
+
+
+KIND = Kind(
+    _settings,
+    start_command="pct start {vmid}",
+    plugin_modules=(
+        *PLUGIN_MODULES,
+        "hosts/proxmox/access",
+        "hosts/proxmox/execute",
+        "hosts/proxmox/ssh",
+    ),
+    plugin_words="`provision_proxmox` runs `pct exec` on the node over ssh; you need a key for it.",
+)
 DRIVER = ProxmoxProvider

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 OWN_CERTIFICATE, CERTIFICATE = "pveproxy-ssl.pem", "pve-ssl.pem"
 """What a node shows to its clients: one that somebody put there, else Proxmox' own."""
+UPGRADE = "Upgrade it: apt update && apt full-upgrade; from 7: https://pve.proxmox.com/wiki/Upgrade_from_7_to_8"
 _ON_NODE = "id -u; command -v pct || echo; readlink /etc/pve/local || echo"
 _SSH_PATIENCE_S = 30.0
 _DISKS_HINT = "Let a storage take them: pvesm set NAME --content rootdir,images"
@@ -72,7 +73,8 @@ def _members(host: str, node: Node) -> Iterator[ClusterMembers]:
 def _seen(host: str, client: Client, access: Access, node: Node, images: Collection[str]) -> list[HostFact]:
     """What the API says."""
     version = str(client.get("version")["version"])
-    facts: list[HostFact] = [HostVersion(host, "Proxmox VE", version), _state(host, node)]
+    release = HostVersion(host, "Proxmox VE", version, rights.OLDEST_WITH_DEVICES, UPGRADE)
+    facts: list[HostFact] = [release, _state(host, node)]
     if not node.is_online:
         return facts
     place = default_place(access, node)
