@@ -496,7 +496,9 @@ def _known_names(lead: NodeFacts, view: View) -> set[str]:
     named: list[Member | NodeFacts | Peer] = [*view.members, *view.facts.nodes, *lead.peers]
     for conf in lead.files:
         named += conf.members
-    return {node.name for node in named}
+    names = {node.name for node in named}
+    names.update(node.hostname for node in view.facts.nodes)
+    return names
 
 
 def _ghost(name: str, lead: NodeFacts) -> Diagnosis:

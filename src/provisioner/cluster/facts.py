@@ -163,6 +163,8 @@ class Storage:
 class NodeFacts:
     """One node that answered; what it could not tell is None or empty.
 
+    ``name``: that of the member which it is by id and address; ``hostname``: what the machine calls itself, empty where
+    that is the same. ``nodeid``: its own id, by its running corosync.
     ``address``: where it was reached. ``networks``: its addresses with the length of their prefix.
     ``clock_offset_s``: its clock minus ours. ``units``: systemd's word (``active``,
     ``inactive``, ``failed``, ``not-found``) for ``corosync`` and ``pve-cluster``. ``joined``: the members that corosync
@@ -207,6 +209,8 @@ class NodeFacts:
     is_writable: bool = False
     has_copied_keys: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
+    hostname: str = ""
+    nodeid: int | None = None
 
     @property
     def is_quorate(self) -> bool:
@@ -329,6 +333,8 @@ class Condition(StrEnum):
     """The cluster's nodes have other addresses than the node's list says: it rejects their packets."""
     NODE_MOVED = "node-moved"
     """The cluster knows the node by another address than it has: they reject its packets."""
+    RENAMED = "renamed"
+    """Its host name is not the name of the member that it is by its id and address."""
     REMOVED = "removed"
     ID_REUSED = "id-reused"
     COROSYNC_DEAD = "corosync-dead"

@@ -8,6 +8,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 
 from provisioner.cluster.facts import ClusterFacts, Guest, Member, NodeFacts, Sign, Storage
+from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.view import is_address
 from provisioner.values.errors import InputError, PreflightError
 
@@ -181,6 +182,13 @@ def target_of(facts: ClusterFacts, name: str, leftovers: Leftovers, forgotten: C
             f"Unable to forget {name}: it is the node that would do it",
             resolution="Ask another node of the cluster, if this one is really to go: it has to be off then.",
         )
+    for node in facts.nodes:
+        if name == node.hostname:
+            raise PreflightError(
+                f"Unable to forget {name}: that is the host name of {node.name} now",
+                details=f"By its id and address it is the member {node.name}, and it runs.",
+                resolution=put_name_back(node),
+            )
     member = lead.pve_conf.member(name) if lead.pve_conf else None
     is_peer = any(peer.name == name for peer in lead.peers)
     if is_peer != (member is not None):

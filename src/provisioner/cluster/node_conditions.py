@@ -15,14 +15,13 @@ from provisioner.cluster.view import (
     lost_addresses,
     members_of,
     near_addresses,
+    plain_name,
     pve_age_words,
     usable_addresses,
     version_of,
     versions_text,
 )
 
-LIGHT = "stale-corosync-behind"
-FORCED = "stale-corosync-rejoin"
 REJOIN = "provision cluster rejoin {}"
 LIGHT, FORCED = "stale-corosync-behind", "stale-corosync-rejoin"
 OFTEN = 3
@@ -32,6 +31,8 @@ HANGS = "a write to /etc/pve hangs for seconds on every node, again and again"
 
 def node_diagnoses(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
     """The conditions of a clustered node; none when it is joined and its list is the current one."""
+    if node.hostname:
+        return (_renamed(node, view),)
     if not view.has_quorum and view.is_alone:
         return tuple(_by_own_log(node))
     if view.is_joined(node):
@@ -40,6 +41,33 @@ def node_diagnoses(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
     if reference is None or node is reference:
         return () if is_running(node) else (_dead(node),)
     return tuple(_kept_out(diagnosis, node, reference) for diagnosis in _of_absent(node, view))
+
+
+def _renamed(node: NodeFacts, view: View) -> Diagnosis:
+    """A member under another host name. Nothing of it may be stopped or joined anew: it is well otherwise."""
+    what = (
+        f"its host name is {node.hostname}, and the list has its id and address as {node.name}: Proxmox VE looks for "
+        f"its guests in /etc/pve/nodes/{node.hostname}"
+    )
+    evidence = [f"addresses of {node.hostname}: {', '.join(usable_addresses(node)) or node.address}", view.list_text]
+    for name in (node.name, node.hostname):
+        guests = ", ".join(guest.title for guest in node.guests.get(name, ()))
+        evidence.append(f"guests in /etc/pve/nodes/{name}: {guests or 'none'}")
+    return Diagnosis(Condition.RENAMED, node.name, what, tuple(evidence), advice=put_name_back(node))
+
+
+def put_name_back(node: NodeFacts) -> str:
+    """Return how the node gets the name of its member again; a host name of Proxmox VE has no domain."""
+    if plain_name(node.name) == node.hostname:
+        return (
+            f"Write name: {node.hostname} in place of {node.name} into /etc/pve/corosync.conf, with a higher "
+            "config_version. Leave corosync running."
+        )
+    return (
+        f"Put its name back, on it (root@{node.address}): hostnamectl set-hostname {node.name}; write {node.name} in "
+        f"place of {node.hostname} into /etc/hosts; then systemctl restart pve-cluster pvedaemon pveproxy. Leave "
+        "corosync running, and neither forget nor join anything."
+    )
 
 
 def _of_absent(node: NodeFacts, view: View) -> Iterator[Diagnosis]:

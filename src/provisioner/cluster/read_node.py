@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from provisioner.cluster.facts import CorosyncConf, Guest, HaState, NodeFacts, Peer, Pmxcfs, Storage
+from provisioner.cluster.facts import CorosyncConf, Guest, HaState, Member, NodeFacts, Peer, Pmxcfs, Storage, named
 from provisioner.cluster.read_corosync import (
     ABSENT,
     NOT_QUORATE,
@@ -28,6 +28,7 @@ from provisioner.cluster.read_corosync import (
     read_quorum,
     read_runtime,
 )
+from provisioner.cluster.view import is_address, plain_name
 from provisioner.values.plain_data import json_value
 
 Part = TypeVar("Part")
@@ -68,7 +69,39 @@ def read_node(text: str, address: str, clock_offset_s: float = 0.0) -> NodeFacts
     copied = seen.part("way-in", _has_copied_keys)
     known = _with_corosync(known, seen)
     known = _with_pmxcfs(known, seen)
+    member = member_name(known)
+    if member != name:
+        known = replace(known, name=member, hostname=name)
     return replace(known, has_copied_keys=bool(copied), unread={**seen.late(), **seen.unread})
+
+
+def member_name(node: NodeFacts) -> str:
+    """Return the name of the member that the node is: by id and address, which corosync goes by, and not by host name.
+
+    By the first of its lists that has it. Without a running corosync its id is not known: then a name that is in the
+    list counts, because an address may have been given to another node.
+    """
+    for members in (node.running, *(conf.members for conf in reversed(node.files))):
+        own = named(members, node.name)
+        there = [member for member in members if _is_at(member, node)]
+        if own in there or (own is not None and node.nodeid is None):
+            return node.name
+        if len(there) == 1:
+            return there[0].name
+        alike = [member for member in members if plain_name(member.name) == plain_name(node.name)]
+        if own is None and len(alike) == 1:
+            return alike[0].name
+    return node.name
+
+
+def _is_at(member: Member, node: NodeFacts) -> bool:
+    """Return whether the node has the member's id, where its own is known, and one of the member's addresses."""
+    if node.nodeid not in (None, member.nodeid):
+        return False
+    addresses = set(filter(is_address, member.addresses))
+    if not addresses:  # the list has names in their place
+        return node.nodeid is not None
+    return not addresses.isdisjoint(node.addresses)
 
 
 def _has_copied_keys(answer: Answer) -> bool:
@@ -88,6 +121,7 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
     hosts = dict[str, int]()
     for member in members:
         hosts.update(dict.fromkeys(member.addresses, member.nodeid))
+    nodeid = own_id(seen["quorum"])
     return replace(
         known,
         pve_conf=pve_conf,
@@ -100,7 +134,8 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
         heard=runtime.heard,
         quorum=seen.part("quorum", lambda answer: read_quorum(_required(answer, known.units, NOT_QUORATE))),
         links=read_links(seen["links"]),
-        signatures=read_log(seen["journal"].lines, hosts, _moment(seen["now"]), own_id(seen["quorum"])),
+        signatures=read_log(seen["journal"].lines, hosts, _moment(seen["now"]), nodeid),
+        nodeid=nodeid,
     )
 
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from provisioner.cluster.diagnosis import CLOCK_SKEW_LIMIT_S
 from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Guest, Member, NodeFacts, Silent, named
+from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
 from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address
 from provisioner.cluster.view import has_newer_pve, pve_age_words
@@ -496,6 +497,13 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
     """The node of that name, which answers; an error that says what the word is, else."""
     lead, conf = require_lead(facts)
     _require_one_state(word, lead, conf)
+    for known in facts.nodes:
+        if known.hostname and word in (known.name, known.hostname):
+            raise PreflightError(
+                f"{WHAT} {word}: the host name of {known.name} was changed to {known.hostname}",
+                details=f"It is the member {known.name} by its id and address, and its guests belong to that name.",
+                resolution=put_name_back(known),
+            )
     node = facts.node(word)
     if node is not None:
         return node

@@ -127,6 +127,7 @@ def _content(node: NodeFacts, view: View) -> dict[str, Any]:
     member = view.member(node.name)
     return {
         "name": node.name,
+        "hostname": node.hostname or node.name,
         "address": node.address,
         "proxmox": node.version,
         "units": node.units,

@@ -167,6 +167,11 @@ def is_address(text: str) -> bool:
     return True
 
 
+def plain_name(name: str) -> str:
+    """The name as a host name is compared: without its domain, in lower case."""
+    return name.partition(".")[0].lower()
+
+
 def lost_addresses(node: NodeFacts, member: Member) -> tuple[str, ...]:
     """The addresses by which ``member`` is known and that the node does not have; none where its own are not known."""
     if not node.addresses:

@@ -329,6 +329,7 @@ def test_facts_of_two_captures_differ_only_where_the_nodes_do() -> None:
         "links": (),
         "pmxcfs": None,
         "signatures": one.signatures,
+        "nodeid": None,
     }
     assert replace(one, **own) == replace(other, **own)
 

@@ -1,0 +1,44 @@
+"""States of a cluster, from what its nodes answer to what is told: no state may be told wrongly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.cluster.diagnosis import diagnose, is_healthy
+from provisioner.cluster.forget_plan import Leftovers, target_of
+from provisioner.cluster.rejoin_preconditions import require_node
+from provisioner.cluster.text import diagnosis_text
+from provisioner.values.errors import PreflightError
+from tests.case_files import read_cases
+from tests.cluster_looks import facts_of
+
+STATES: dict[str, dict[str, Any]] = read_cases("cluster/states")
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_state_is_told_as_it_is(name: str) -> None:
+    state = STATES[name]
+    facts = facts_of(state)
+    found = diagnose(facts)
+    text = "\n".join(map(diagnosis_text, found))
+    told = [[one.condition.value, one.node] for one in found]
+    assert told == state["told"], text
+    assert is_healthy(found) == (told == [["healthy", ""]])
+    for words in state.get("words", ()):
+        assert words in text
+    for words in state.get("never", ()):
+        assert words.lower() not in text.lower()
+
+
+@pytest.mark.parametrize("word", ["pve2", "nuc"])
+def test_a_renamed_node_is_not_joined_anew(word: str) -> None:
+    with pytest.raises(PreflightError, match="host name of pve2 was changed to nuc") as caught:
+        require_node(facts_of(STATES["a renamed node that is joined"]), word)
+    assert "hostnamectl set-hostname pve2" in caught.value.resolution
+
+
+def test_the_name_of_a_renamed_node_is_not_forgotten() -> None:
+    with pytest.raises(PreflightError, match="that is the host name of pve2 now"):
+        target_of(facts_of(STATES["a renamed node that has its folder already"]), "nuc", Leftovers())
