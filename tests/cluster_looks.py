@@ -5,7 +5,7 @@ The words are those of corosync 3.1 and Proxmox VE 9.2. All is well unless a sta
 ``nodes``: their number, pve1 at 10.0.0.1 and so on. ``votes``: of each. ``links``: 2 gives each node 10.1.0.N, too.
 ``members``: name → settings of its entry that differ. ``quorum``, ``totem``: further settings of those sections.
 ``device``: the votes that a QDevice casts (of 1), or ``absent`` where its daemon does not run; ``device_of``: the
-device's most. ``off``: members that are switched off. ``unheard``: members that are joined and do not answer ssh.
+device's most. ``away``: members that are switched off. ``unheard``: members that are joined and do not answer ssh.
 ``parts``: the names in each partition. ``down``: [link, name, name]. ``expected``: the votes that the running corosync
 expects. ``waits``: it has not seen all members since it started. ``counted``: votes that corosync counts, by name.
 ``guests``: name → [VMID, …]. ``nodes_say``: name → sections that are other ones, and ``hostname``, ``totem``, ``dead``,
@@ -44,7 +44,7 @@ DEAD: dict[str, Section] = {
 def facts_of(state: State, asked: str = "pve1") -> ClusterFacts:
     """What is read of the answers in that state; ``asked`` is one that answers."""
     members = members_of(state)
-    silent = {*state.get("off", ()), *state.get("unheard", ())}
+    silent = {*state.get("away", ()), *state.get("unheard", ())}
     nodes = tuple(
         read_node(look(state, name), addresses[0]) for name, addresses in members.items() if name not in silent
     )
@@ -163,7 +163,7 @@ def part_of(state: State, name: str) -> list[str]:
         if name in part:
             return list(part)
     dead = {one for one, told in state.get("nodes_say", {}).items() if told.get("dead") or told.get("fresh")}
-    away = dead.union(state.get("off", ()), *state.get("parts", ()))
+    away = dead.union(state.get("away", ()), *state.get("parts", ()))
     return [one for one in members_of(state) if one not in away]
 
 

@@ -115,7 +115,7 @@ def cluster_diagnoses(view: View) -> Iterator[Diagnosis]:
 
 def votes_text(quorum: Quorum) -> str:
     """The votes that are there, as they are counted: not nodes."""
-    return f"{sum(quorum.present.values())} of {quorum.expected} votes, {quorum.needed} needed"
+    return f"{quorum.total} of {quorum.expected} votes, {quorum.needed} needed"
 
 
 def _no_quorum(view: View) -> Diagnosis:

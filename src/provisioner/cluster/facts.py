@@ -39,12 +39,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CorosyncConf:
-    """The content of a ``corosync.conf``; ``digest`` is the sha256 of its bytes."""
+    """The content of a ``corosync.conf``; ``digest`` is the sha256 of its bytes.
+
+    ``settings``: those of its sections ``totem`` and ``quorum`` by their paths (``quorum.two_node``,
+    ``totem.interface[0].mcastport``), without version and name of the cluster.
+    """
 
     cluster: str
     version: int
     members: tuple[Member, ...]
     digest: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def member(self, name: str) -> Member | None:
         """The member of that name, or None."""
@@ -56,14 +61,32 @@ class CorosyncConf:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A QDevice as a node sees it: the ``votes`` that it gives now, ``most`` that it may give, and its flags.
+
+    ``state``: A or NA (it is alive or not), V or NV (it votes or not), MW or NMW (master wins).
+    """
+
+    votes: int
+    most: int
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Quorum:
-    """``corosync-quorumtool``'s words: ``present`` are the node ids of the partition, with their votes."""
+    """``corosync-quorumtool``'s words: ``present`` are the node ids of the partition, with their votes.
+
+    ``total``: their votes and those of the ``device``, which is None where none is registered. ``flags``: ``2Node``,
+    ``WaitForAll`` and the like.
+    """
 
     is_quorate: bool
     expected: int
     total: int
     needed: int
     present: Mapping[int, int]
+    flags: tuple[str, ...] = ()
+    device: Device | None = None
 
 
 @dataclass(frozen=True, slots=True)

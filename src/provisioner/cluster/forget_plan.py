@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from provisioner.cluster.facts import ClusterFacts, Guest, Member, NodeFacts, Sign, Storage
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.view import is_address
+from provisioner.cluster.votes import expected_votes, needed_by
 from provisioner.values.errors import InputError, PreflightError
 
 DECISIONS = "--move-guests-to NODE or --archive-guests"
@@ -337,8 +338,25 @@ def _against_member(
             yield f"{sign.words(name)}."
     if not signs and not is_running:
         yield f"Nobody has tried whether {name} answers at {', '.join(target.addresses)}."
+    yield from _against_votes(lead, name)
     if options.off_for_good != name:
         yield f"{name} may be merely off. If it never comes back as it is, say so: --off-for-good {name}"
+
+
+def _against_votes(lead: NodeFacts, name: str) -> Iterator[str]:
+    """The others have to be quorate by the list without it: reading that ends what ``pvecm expected`` has set."""
+    conf, quorum = lead.pve_conf, lead.quorum
+    if conf is None or quorum is None:
+        return
+    shorter = replace(conf, members=conf.others(name))
+    needed = needed_by(shorter, quorum)
+    if quorum.total >= needed:
+        return
+    yield (
+        f"Without {name} the list has {expected_votes(shorter)} votes, {needed} are needed, and {quorum.total} are "
+        "there: /etc/pve could not be written any more in the middle of it. Bring another member back first, or do it "
+        f"by hand, on {lead.name}: pvecm delnode {name}; pvecm expected {quorum.total}"
+    )
 
 
 def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -> Iterator[str]:

@@ -82,11 +82,10 @@ def make_quorum_plan(facts: ClusterFacts, off: Sequence[str], signs: Sequence[Si
                 details=f"The members are: {', '.join(ids)}",
                 resolution="Name with --off each member that is off.",
             )
-    present = [member for member in conf.members if member.nodeid in asked.partition]
     return QuorumPlan(
         host=asked.name,
         cluster=conf.cluster,
-        votes=sum(member.votes for member in present),
+        votes=asked.quorum.total if asked.quorum else 0,
         off=tuple(off),
         off_ids=tuple(ids[name] for name in off),
         is_needed=not asked.is_quorate,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from provisioner.cluster.facts import CorosyncConf, Link, Member, Quorum, Signatures
+from provisioner.cluster.facts import CorosyncConf, Device, Link, Member, Quorum, Signatures
 from provisioner.values.errors import ProvisionError
 
 _HEAD = re.compile(r"@ ([a-z-]+) (\d{1,3})")
@@ -100,17 +100,20 @@ def answers(text: str) -> Mapping[str, Answer]:
 
 def read_corosync_conf(text: str, digest: str = "") -> CorosyncConf:
     """Return what the file says; ``UnreadableError`` when it is cut off or has no version and no members."""
-    totem: Settings = {}
+    told: Settings = {}
     members = list[Member]()
     for name, settings in _sections(text):
-        if name == "totem":
-            totem.update(settings)
-        elif name == "nodelist.node":
+        if name == "nodelist.node":
             members.append(member_of(settings))
-    version = totem.get("config_version", "")
+            continue
+        number = f"[{settings.get('linknumber', '0')}]" if name == "totem.interface" else ""
+        if name.startswith(("totem", "quorum")):
+            for key, value in settings.items():
+                told[f"{name}{number}.{key}"] = value
+    version = told.pop("totem.config_version", "")
     if not is_number(version) or not members:
         raise _unreadable("There is no config_version or no nodelist in it.")
-    return CorosyncConf(totem.get("cluster_name", ""), int(version), tuple(members), digest)
+    return CorosyncConf(told.pop("totem.cluster_name", ""), int(version), tuple(members), digest, told)
 
 
 def member_of(settings: Settings) -> Member:
@@ -182,13 +185,25 @@ def read_quorum(answer: Answer) -> Quorum | None:
         raise UnreadableError("Unable to read corosync-quorumtool", details=answer.text[-200:])
     rows = re.findall(r"^\s*(\d{1,18})\s+(\d{1,18})\s+\S", answer.text, re.MULTILINE)
     present = {int(nodeid): int(votes) for nodeid, votes in rows}
+    device = _device(answer.text, present.pop(0, None))  # node id 0 is the device
     needed = _number(values, "Quorum")
     expected = _number(values, "Expected votes")
     total = _number(values, "Total votes")
     is_quorate = values["Quorate"] == "Yes" and answer.code == 0
-    if sum(present.values()) != total:  # a quorum device is a row, too: node id 0
+    votes_of_device = device.votes if device is not None else 0
+    if sum(present.values()) + votes_of_device != total:
         raise UnreadableError("Unable to read corosync-quorumtool", details="Its membership is not whole.")
-    return Quorum(is_quorate, expected, total, needed, present)
+    flags = re.search(r"^Flags:\s+(.*)$", answer.text, re.MULTILINE)
+    return Quorum(is_quorate, expected, total, needed, present, tuple(flags[1].split()) if flags else (), device)
+
+
+def _device(text: str, votes: int | None) -> Device | None:
+    """The device of the last row, with the flags that the node's own row has; None without such a row."""
+    if votes is None:
+        return None
+    most = re.search(r"^\s*0\s+\d+\s+Qdevice \(votes (\d{1,18})\)", text, re.MULTILINE)
+    state = re.search(r"^\s*\d+\s+\d+\s+((?:[A-Z]+,)+[A-Z]+)\s.*\(local\)", text, re.MULTILINE)
+    return Device(votes, int(most[1]) if most else votes, state[1] if state else "")
 
 
 def own_id(answer: Answer) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from provisioner.cluster.diagnosis import CLOCK_SKEW_LIMIT_S
@@ -13,6 +13,7 @@ from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
 from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address
 from provisioner.cluster.view import has_newer_pve, pve_age_words
+from provisioner.cluster.votes import expected_votes, is_two_node, needed_by, votes_without
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
 from provisioner.values.refusals import did_you_mean
 
@@ -233,8 +234,9 @@ def _taken(addresses: Sequence[str], others: Sequence[Member]) -> list[str]:
 
 def _majority(seen: Situation) -> Proof:
     """Prove that the others are still quorate while the node's corosync is stopped, and its own votes with it."""
-    remaining = _votes_without(seen)
-    needed, words = _needed(seen, remaining)
+    member = seen.conf.member(seen.node.name)
+    without = (member.nodeid,) if member else ()
+    remaining, needed, words = _votes_meanwhile(seen, without)
     if len(seen.conf.members) == 1:
         alone = f"{words}: {seen.lead.name} is alone, and has no quorum until the node has joined"
         return Proof("the others keep quorum", True, alone)
@@ -249,26 +251,25 @@ def _majority(seen: Situation) -> Proof:
     return Proof("the others keep quorum", remaining >= needed, words, advice)
 
 
-def _votes_without(seen: Situation) -> int:
-    """The votes of the lead's partition without those of the node."""
-    quorum = seen.lead.quorum
-    if quorum is None:
-        return 0
-    member = seen.conf.member(seen.node.name)
-    own = seen.lead.present.get(member.nodeid, 0) if member else 0
-    return quorum.total - own
+def _votes_meanwhile(seen: Situation, without: tuple[int, ...]) -> tuple[int, int, str]:
+    """The votes of the others while the node is not there, those that they need, and both in words.
 
-
-def _needed(seen: Situation, remaining: int) -> tuple[int, str]:
-    """Return the votes that the others need meanwhile, by a list with the node where it joins; and that in words."""
+    A forced rejoin makes them read a new list, with the node in it.
+    """
     quorum, entry = seen.lead.quorum, seen.plan.entry
+    if quorum is None:
+        return 0, 1, f"{quorum_words(seen.lead)} on {seen.lead.name}"
+    remaining = votes_without(quorum, without)
     if entry is None:
-        needed = quorum.needed if quorum else 1
-        return needed, f"{remaining} votes without it, {needed} needed while its corosync is restarted"
-    votes_of_others = sum(member.votes for member in seen.conf.others(seen.node.name))
-    votes = votes_of_others + entry.votes
-    needed = votes // 2 + 1
-    return needed, f"{remaining} votes without it, {needed} of {votes} needed while it joins"
+        words = f"{remaining} votes without it, {quorum.needed} needed while its corosync is restarted"
+        return remaining, quorum.needed, words
+    joining = Member(seen.node.name, entry.nodeid or 0, entry.votes, entry.addresses)
+    conf = replace(seen.conf, members=(*seen.conf.others(seen.node.name), joining))
+    needed = needed_by(conf, quorum, without)
+    words = f"{remaining} votes without it, {needed} of {expected_votes(conf)} needed while it joins"
+    if is_two_node(conf):
+        words += " (two_node: one of two is enough)"
+    return remaining, needed, words
 
 
 def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:

@@ -27,6 +27,7 @@ from provisioner.cluster.record import (
 from provisioner.cluster.rejoin_plan import Kind
 from provisioner.cluster.run import Effects, cluster_lock, finish_run
 from provisioner.cluster.text import numbered
+from provisioner.cluster.votes import votes_without
 from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.report.style import PLAIN, Style, indent, safe_line
 from provisioner.values.errors import InputError, PreflightError, ProviderError, UnavailableError
@@ -206,8 +207,9 @@ def _require_votes(node: NodeFacts) -> None:
     if quorum is None or len(quorum.present) < 2:  # noqa: PLR2004 - one and another
         return
     member = node.pve_conf.member(node.name) if node.pve_conf else None
-    own = member.votes if member else 0
-    left = quorum.total - own
+    if member is None:
+        return
+    left = votes_without(quorum, (member.nodeid,))
     if left < quorum.needed:
         raise PreflightError(
             f"Unable to restore {node.name}: the others would lose quorum without it",

@@ -87,7 +87,7 @@ def _votes_content(view: View) -> dict[str, int] | None:
     quorum = view.quorum if view.has_quorum else None
     if quorum is None:
         return None
-    return {"present": sum(quorum.present.values()), "expected": quorum.expected, "needed": quorum.needed}
+    return {"present": quorum.total, "expected": quorum.expected, "needed": quorum.needed}
 
 
 def _head(facts: ClusterFacts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from provisioner.cluster.facts import (
     ClusterFacts,
     CorosyncConf,
+    Device,
     Guest,
     HaState,
     Link,
@@ -39,7 +41,7 @@ def read_case(name: str) -> Told:
 
 def situation(case: Told) -> Situation:
     """All that a rejoin is judged by, in that case."""
-    conf, told = _conf(NEW, case.get("list", {})), case.get("node", {})
+    conf, told = replace(_conf(NEW, case.get("list", {})), settings=case.get("settings", {})), case.get("node", {})
     present = ["pve1", "pve2", *([NODE] if told.get("joined") else [])]
     node = _node(conf, told)
     lead = _lead("pve1", conf, {"present": present, **case.get("lead", {})})
@@ -67,7 +69,9 @@ def _conf(version: int, changes: Told) -> CorosyncConf:
 
 def _lead(name: str, conf: CorosyncConf, told: Told) -> NodeFacts:
     guests = {f"pve{n}": _guests(told.get("guests", {}).get(f"pve{n}", ())) for n in (1, 2, 3)}
-    quorum = _quorum(conf, told["present"])
+    quorum = replace(_quorum(conf, told["present"]), **told.get("quorum", {}))
+    if "device" in told:
+        quorum = replace(quorum, device=Device(*told["device"]), total=quorum.total + told["device"][0])
     ha = told.get("ha", ())
     return NodeFacts(
         name=name,

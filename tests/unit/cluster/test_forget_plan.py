@@ -104,8 +104,8 @@ def _facts(case: dict[str, Any]) -> ClusterFacts:
 
 def _changed(lead: NodeFacts, changes: dict[str, Any]) -> NodeFacts:
     assert lead.quorum is not None
-    if "quorate" in changes:
-        lead = replace(lead, quorum=replace(lead.quorum, is_quorate=changes["quorate"]))
+    quorum = replace(lead.quorum, **changes.get("quorum", {}))
+    lead = replace(lead, quorum=replace(quorum, is_quorate=changes.get("quorate", True)))
     if "writable" in changes:
         lead = replace(lead, is_writable=changes["writable"])
     if "ha" in changes:

@@ -21,7 +21,7 @@ STATES: dict[str, dict[str, Any]] = read_cases("cluster/states")
 def test_the_state_is_told_as_it_is(name: str) -> None:
     state = STATES[name]
     facts = facts_of(state)
-    found = diagnose(facts)
+    found = diagnose(facts, state.get("last", {}))
     text = "\n".join(map(diagnosis_text, found))
     told = [[one.condition.value, one.node] for one in found]
     assert told == state["told"], text
