@@ -75,6 +75,7 @@ def _sections(kind: str, node: str, log: str, tools: Mapping[str, str]) -> dict[
         "pve-digest": (0, f"{'1' * 64}  /etc/pve/corosync.conf"),
         "quorum": quorum,
         "links": _body(tools["corosync-cfgtool -s"]),
+        "qdevice": (0, ""),
         "cmap": (1, "Failed to initialize the cmap API. Error CS_ERR_LIBRARY") if is_dead else cmap,
         "vmlist": (0, '{"version": 1, "ids": {}}'),
         "mode": (0, "755" if quorum[0] == 0 else "555"),

@@ -10,9 +10,10 @@ from provisioner.cluster.diagnosis import votes_text
 from provisioner.cluster.facts import ClusterFacts, NodeFacts
 from provisioner.cluster.node_conditions import HANGS, restless_nodes
 from provisioner.cluster.read_corosync import is_about
+from provisioner.cluster.redundancy import losses_text, weaknesses
 from provisioner.cluster.view import View, is_clustered, is_running, version_of
 
-Kind = Literal["membership", "quorum", "ring", "version", "rejected", "answer"]
+Kind = Literal["membership", "quorum", "redundancy", "ring", "version", "rejected", "answer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Snapshot:
     """The values compared. ``version``: the newest list's. ``members``: name → is joined. ``quorate``: of those that
     answered, name → has quorum. ``versions``: name → the version of its list. ``turned_away``: "pve1 10.0.0.3" → the
     last line about it, ``active``: those of them to which a line was added since the look before. ``restless``: the
-    joined nodes that form their membership anew again and again.
+    joined nodes that form their membership anew again and again. ``weaknesses``: what the cluster lacks of its
+    redundancy, ``losses``: which nodes it can lose.
     """
 
     cluster: str
@@ -33,6 +35,8 @@ class Snapshot:
     turned_away: Mapping[str, str] = field(default_factory=dict)
     active: tuple[str, ...] = ()
     restless: tuple[str, ...] = ()
+    weaknesses: tuple[str, ...] = ()
+    losses: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ def snapshot(facts: ClusterFacts, cluster: str, before: Snapshot | None = None) 
         turned_away=turned_away,
         active=tuple(sorted(active)),
         restless=tuple(node.name for node in restless_nodes(view)),
+        weaknesses=tuple(weakness.what for weakness in weaknesses(view)),
+        losses=losses_text(view),
     )
 
 
@@ -76,6 +82,7 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
     """The differences, those of the cluster first; none when all is as it was."""
     return (
         *_of_quorum(before, after),
+        *_of_redundancy(before, after),
         *_of_ring(before, after),
         *_of_membership(before, after),
         *_of_versions(before, after),
@@ -100,6 +107,16 @@ def _of_nodes_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
             yield Change("quorum", name, "has quorum", is_worse=False)
         else:
             yield Change("quorum", name, "has lost quorum", is_worse=True)
+
+
+def _of_redundancy(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """Began to lack something that was there, or lacks it no more; a cluster without quorum says neither."""
+    if not (before.is_quorate and after.is_quorate):
+        return
+    for what in sorted({*after.weaknesses}.difference(before.weaknesses)):
+        yield Change("redundancy", "", f"{what}; {after.losses}", is_worse=True)
+    for what in sorted({*before.weaknesses}.difference(after.weaknesses)):
+        yield Change("redundancy", "", f"no more: {what}; {after.losses}", is_worse=False)
 
 
 def _of_ring(before: Snapshot, after: Snapshot) -> Iterator[Change]:

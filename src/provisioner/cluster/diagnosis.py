@@ -8,6 +8,7 @@ from statistics import median
 from provisioner.cluster.facts import ClusterFacts, Condition, Diagnosis, Member, NodeFacts, Peer, Quorum, Silent
 from provisioner.cluster.node_conditions import is_heard_only, link_lines, node_diagnoses, ring_diagnoses
 from provisioner.cluster.read_corosync import RECENT_S, is_about
+from provisioner.cluster.redundancy import degraded_diagnoses, why_blocked
 from provisioner.cluster.view import View, is_address, is_clustered, is_running, versions_text
 
 CLOCK_SKEW_LIMIT_S = 5.0
@@ -36,7 +37,7 @@ def diagnose(facts: ClusterFacts, last_versions: Mapping[str, int] | None = None
     not be learned is ``UNKNOWN``, never healthy.
     """
     view = View(facts, dict(last_versions or {}))
-    diagnoses = [*ring_diagnoses(view), *cluster_diagnoses(view)]
+    diagnoses = [*ring_diagnoses(view), *cluster_diagnoses(view), *degraded_diagnoses(view)]
     for node in facts.nodes:
         if is_clustered(node):
             diagnoses += node_diagnoses(node, view)
@@ -127,14 +128,12 @@ def _no_quorum(view: View) -> Diagnosis:
     for silent in view.facts.silent:
         if silent.name:
             evidence.append(f"{silent.name}: {silent.address}: {silent.why}")
-    return Diagnosis(
-        Condition.NO_QUORUM,
-        "",
-        "no node that answered has quorum: /etc/pve cannot be written, guests cannot be started",
-        tuple(evidence),
-        "lost-quorum",
-        "Bring back the members that are missing. Only if they are proved off: provision runbook show lost-quorum",
-    )
+    what = "no node that answered has quorum: /etc/pve cannot be written, guests cannot be started"
+    advice = "Bring back the members that are missing. Only if they are proved off: provision runbook show lost-quorum"
+    blocked = why_blocked(view)
+    if blocked is not None:
+        what, advice = f"{what}; {blocked.why}", blocked.advice
+    return Diagnosis(Condition.NO_QUORUM, "", what, tuple(evidence), "lost-quorum", advice)
 
 
 def _halves(view: View) -> Iterator[Diagnosis]:

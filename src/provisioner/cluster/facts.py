@@ -197,8 +197,8 @@ class NodeFacts:
     ``guests``: of every folder in ``/etc/pve/nodes``, also empty ones. ``vmlist``: VMID → node. ``keys`` and
     ``known_hosts``: nodes and addresses whose keys and host keys ``/etc/pve/priv`` has. ``references``: node → what in
     HA, replication and storages names it. ``is_writable``: whether ``/etc/pve`` is. ``has_copied_keys``: whether a
-    repair's copy of root's keys is in ``authorized_keys2``. ``unread``: what could not be read,
-    with the reason; a diagnosis says "unknown" where it would need it.
+    repair's copy of root's keys is in ``authorized_keys2``. ``device_state``: how its daemon for a QDevice is
+    connected. ``unread``: what could not be read, with the reason; a diagnosis says "unknown" where it would need it.
     """
 
     name: str
@@ -234,6 +234,7 @@ class NodeFacts:
     unread: Mapping[str, str] = field(default_factory=dict)
     hostname: str = ""
     nodeid: int | None = None
+    device_state: str = ""
 
     @property
     def is_quorate(self) -> bool:
@@ -272,6 +273,14 @@ class NodeFacts:
         Without quorum pmxcfs's may not be readable.
         """
         return self.local_conf or self.pve_conf
+
+    @property
+    def current_conf(self) -> CorosyncConf | None:
+        """The list in its files with the version that its corosync runs with, else that with which it would start."""
+        for conf in self.files:
+            if conf.version == self.running_version:
+                return conf
+        return self.starting_conf
 
     @property
     def pve_version(self) -> int | None:
@@ -346,6 +355,8 @@ class Condition(StrEnum):
     """One state of a node or of a cluster; the value stands in JSON and in runbooks' ``conditions``."""
 
     HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    """It has quorum, and less can be lost than the list is made for."""
     UNCLUSTERED = "unclustered"
     BEHIND = "behind"
     """Only its list is older: same key, same id, same addresses."""

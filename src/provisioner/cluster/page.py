@@ -14,6 +14,7 @@ from provisioner.report.style import duration_text, markup_text
 
 MOODS = {
     Condition.HEALTHY: "good",
+    Condition.DEGRADED: "mind",
     Condition.UNCLUSTERED: "mind",
     Condition.LEFTOVERS: "mind",
     Condition.OFFLINE: "mind",

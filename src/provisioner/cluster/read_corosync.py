@@ -206,6 +206,12 @@ def _device(text: str, votes: int | None) -> Device | None:
     return Device(votes, int(most[1]) if most else votes, state[1] if state else "")
 
 
+def read_device_state(answer: Answer) -> str:
+    """The state of a QDevice's daemon, by ``corosync-qdevice-tool -s``; why it says none, where it fails."""
+    state = re.search(r"^State:\s+(\S.*)$", answer.text, re.MULTILINE)
+    return state[1] if state else answer.why[:200]
+
+
 def own_id(answer: Answer) -> int | None:
     """The node's own id, by ``corosync-quorumtool -s``."""
     match = re.search(r"^Node ID:\s+(?:0x([0-9a-f]{1,16})|(\d{1,18}))\s*$", answer.text, re.MULTILINE)

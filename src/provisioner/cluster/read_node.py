@@ -23,6 +23,7 @@ from provisioner.cluster.read_corosync import (
     answers,
     own_id,
     read_corosync_conf,
+    read_device_state,
     read_links,
     read_log,
     read_quorum,
@@ -133,7 +134,8 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
         departed=runtime.departed,
         heard=runtime.heard,
         quorum=seen.part("quorum", lambda answer: read_quorum(_required(answer, known.units, NOT_QUORATE))),
-        links=read_links(seen["links"]),
+        device_state=read_device_state(seen["qdevice"]),
+        links=seen.part("links", lambda answer: read_links(_required(answer, known.units))) or (),
         signatures=read_log(seen["journal"].lines, hosts, _moment(seen["now"]), nodeid),
         nodeid=nodeid,
     )

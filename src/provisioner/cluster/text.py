@@ -9,7 +9,9 @@ from typing import Any
 from provisioner.cluster.diagnosis import votes_text
 from provisioner.cluster.facts import ClusterFacts, Condition, Diagnosis, NodeFacts
 from provisioner.cluster.record import CommandRecord, Record, StepRecord, StepStatus
+from provisioner.cluster.redundancy import losses_text
 from provisioner.cluster.view import DEAD, View, version_of
+from provisioner.cluster.votes import can_lose
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, indent, safe_line, safe_text, table
 
 HEAD = ("node", "address", "version", "corosync", "quorate", "votes", "guests")
@@ -30,7 +32,11 @@ RUN_HEAD = ("run", "cluster", "node", "ended", "saved")
 def cluster_text(facts: ClusterFacts, diagnoses: Sequence[Diagnosis], style: Style = PLAIN) -> str:
     """All of it, for people."""
     findings = [diagnosis for diagnosis in diagnoses if diagnosis.condition is not Condition.HEALTHY]
-    lines = [style.paint(_head(facts), "bold"), nodes_text(facts, style), ""]
+    losses = losses_text(View(facts))
+    lines = [style.paint(_head(facts), "bold"), nodes_text(facts, style)]
+    if losses:
+        lines.append(f"{losses[:1].upper()}{losses[1:]}.")
+    lines.append("")
     lines += [diagnosis_text(diagnosis, style) for diagnosis in diagnoses]
     if findings:
         lines.append(f"{count_text(len(findings), 'finding')}.")
@@ -67,7 +73,8 @@ def diagnosis_text(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
 def cluster_content(facts: ClusterFacts, diagnoses: Sequence[Diagnosis]) -> dict[str, Any]:
     """The cluster, its nodes and what is wrong, for machine-readable output.
 
-    ``votes`` are those of the lead's partition, None where nobody has quorum.
+    ``votes`` are those of the lead's partition, ``can_lose`` the nodes of which any one can go and quorum stays; both
+    are None where nobody has quorum.
     """
     view = View(facts)
     return {
@@ -77,6 +84,7 @@ def cluster_content(facts: ClusterFacts, diagnoses: Sequence[Diagnosis]) -> dict
         "is_quorate": view.has_quorum,
         "config_version": view.version or None,
         "votes": _votes_content(view),
+        "can_lose": can_lose(view.quorum, view.members) if view.quorum and view.has_quorum else None,
         "nodes": [_content(node, view) for node in facts.nodes],
         "silent": list(facts.silent),
         "diagnoses": list(diagnoses),

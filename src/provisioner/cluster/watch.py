@@ -109,7 +109,9 @@ def _read(file: Path) -> _Stored | None:
         if content["format"] != FORMAT:
             return None
         last = Snapshot(**content["snapshot"])
-        last = replace(last, active=tuple(last.active), restless=tuple(last.restless))
+        last = replace(
+            last, active=tuple(last.active), restless=tuple(last.restless), weaknesses=tuple(last.weaknesses)
+        )
         return _Stored(str(content["asked"]), tuple(map(str, content["addresses"])), last)
     except (OSError, ValueError, KeyError, TypeError):
         return None

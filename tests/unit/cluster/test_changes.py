@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from provisioner.cluster.changes import Snapshot, changes, snapshot
 from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Signatures
 from tests.cluster_facts import cluster, members
+from tests.cluster_looks import State, facts_of
 
 LINE = "08:00:01 rx: Packet rejected from 10.0.0.9:5405"
 
@@ -92,3 +95,25 @@ def test_every_change_is_told_both_ways() -> None:
     ):
         assert changes(one, other)
         assert changes(other, one)
+
+
+@pytest.mark.parametrize(
+    ("worse", "words"),
+    [
+        ({"nodes": 2, "device": 0}, "the QDevice gives no vote on pve1, pve2; it can lose no node now"),
+        ({"nodes": 2, "device": 1, "links": 2, "down": [[1, "pve1", "pve2"]]}, "link 1 is down between pve1 and pve2"),
+        ({"nodes": 2, "device": 1, "quorum": {"expected_votes": 4}}, "corosync.conf says expected_votes: 4"),
+        ({"nodes": 2, "device": 1, "expected": 1}, "the expected votes were lowered by hand to 1, the list has 3"),
+    ],
+)
+def test_each_loss_of_redundancy_is_told_once_and_when_it_ends(worse: State, words: str) -> None:
+    well = {"nodes": 2, "device": 1, "links": worse.get("links", 1)}
+    before, after = seen(facts_of(well)), seen(facts_of(worse))
+    (lost,) = changes(before, after)
+    assert (lost.kind, lost.is_worse) == ("redundancy", True)
+    assert lost.message.startswith(words)
+    (regained,) = changes(after, before)
+    assert (regained.kind, regained.is_worse, regained.message.startswith(f"no more: {words.partition(';')[0]}")) == (
+        "redundancy", False, True,
+    )  # fmt: skip
+    assert changes(after, after) == ()

@@ -198,7 +198,9 @@ CASES: dict[str, Case] = {
     ),
     "only-ended": (with_dead(alone()), {}, [(C.COROSYNC_DEAD, "pve3")]),
     "cut-off": (alone(), {}, [(C.PARTITION, "pve3")]),
-    "quorate-halves": (halves(quorate=True), {}, [(C.PARTITION, ""), (C.PARTITION, "pve2")]),
+    "quorate-halves": (
+        halves(quorate=True), {}, [(C.PARTITION, ""), (C.DEGRADED, ""), (C.PARTITION, "pve2")],
+    ),
     "halves-without-quorum": (halves(), {}, [(C.PARTITION, ""), (C.NO_QUORUM, ""), (C.PARTITION, "pve2")]),
     "removed": (apart(members(2)), {}, [(C.REMOVED, "pve3")]),
     "id-reused": (apart((*members(2), replace(member(4), nodeid=3))), {}, [(C.ID_REUSED, "pve3")]),

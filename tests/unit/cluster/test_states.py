@@ -9,7 +9,7 @@ import pytest
 from provisioner.cluster.diagnosis import diagnose, is_healthy
 from provisioner.cluster.forget_plan import Leftovers, target_of
 from provisioner.cluster.rejoin_preconditions import require_node
-from provisioner.cluster.text import diagnosis_text
+from provisioner.cluster.text import cluster_content, diagnosis_text
 from provisioner.values.errors import PreflightError
 from tests.case_files import read_cases
 from tests.cluster_looks import facts_of
@@ -26,6 +26,8 @@ def test_the_state_is_told_as_it_is(name: str) -> None:
     told = [[one.condition.value, one.node] for one in found]
     assert told == state["told"], text
     assert is_healthy(found) == (told == [["healthy", ""]])
+    if "can_lose" in state:
+        assert list(cluster_content(facts, found)["can_lose"]) == state["can_lose"], text
     for words in state.get("words", ()):
         assert words in text
     for words in state.get("never", ()):

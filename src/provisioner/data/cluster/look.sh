@@ -49,6 +49,7 @@ pve pve-digest 10 'sha256sum /etc/pve/corosync.conf'
 
 section quorum 10 'corosync-quorumtool -s'
 section links 10 'corosync-cfgtool -s'
+section qdevice 10 'if command -v corosync-qdevice-tool >/dev/null; then corosync-qdevice-tool -s; fi'
 section cmap 10 'all=$(corosync-cmapctl) || { code=$?; printf "%s\n" "$all"; exit "$code"; }
   printf "%s\n" "$all" | grep -E "^(nodelist\.node|runtime\.members|totem\.(config_version|cluster_name) )"'
 
