@@ -9,6 +9,7 @@ from provisioner.cluster.facts import ClusterFacts, Condition, Diagnosis, Member
 from provisioner.cluster.node_conditions import is_heard_only, link_lines, node_diagnoses, ring_diagnoses
 from provisioner.cluster.read_corosync import RECENT_S, is_about
 from provisioner.cluster.redundancy import degraded_diagnoses, why_blocked
+from provisioner.cluster.references import named_lines, orphan_diagnoses
 from provisioner.cluster.view import View, is_address, is_clustered, is_running, versions_text
 
 CLOCK_SKEW_LIMIT_S = 5.0
@@ -333,7 +334,7 @@ def _guests_of_member(member: Member, view: View) -> tuple[str, ...]:
         return ()
     titles = ", ".join(guest.title for guest in guests)
     plural = "s" if len(guests) > 1 else ""
-    return (f"the cluster has {len(guests)} guest{plural} on it: {titles}",)
+    return (f"the cluster has {len(guests)} guest{plural} on it: {titles}", *named_lines(view.reference, guests))
 
 
 def _power_on(member: Member, view: View) -> Iterator[Diagnosis]:
@@ -474,6 +475,7 @@ def ghost_diagnoses(view: View) -> Iterator[Diagnosis]:
     lead = view.facts.lead
     if lead is None or not is_clustered(lead):
         return
+    yield from orphan_diagnoses(lead)
     present = _known_names(lead, view)
     ghosts = set(lead.guests) - present
     for name in sorted(ghosts):
@@ -513,6 +515,7 @@ def _ghost(name: str, lead: NodeFacts) -> Diagnosis:
     for guest in guests:
         volumes = ", ".join(guest.volumes) or "no disks"
         evidence.append(f"{guest.kind} {guest.title}: {volumes}")
+    evidence += named_lines(lead, guests)
     plural = "s" if len(guests) > 1 else ""
     what = f"a ghost: its folder is left, with {len(guests)} guest{plural}"
     advice = f"Move or archive its guests first: {forget} shows what can be kept. {off}"

@@ -165,11 +165,35 @@ class Signatures:
 
 @dataclass(frozen=True, slots=True)
 class HaState:
-    """``ha-manager status``: ``is_idle`` unless a service is being started, moved or fenced; ``services`` by node."""
+    """``ha-manager status``: ``is_idle`` unless a service is being started, moved or fenced; ``services`` by node.
+
+    ``failed``: services in state ``error``, which HA leaves so until a person has dealt with them.
+    """
 
     is_idle: bool = True
     services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def advice(self) -> str:
+        """The way to an idle HA: an error does not end by waiting."""
+        if self.failed:
+            return (
+                f"HA has given up on {', '.join(self.failed)}, and does not end that by itself. Look why, then: "
+                f"ha-manager set {self.failed[0]} --state disabled"
+            )
+        return "Wait until HA has nothing to start, move or fence: ha-manager status"
+
+
+@dataclass(frozen=True, slots=True)
+class GuestReference:
+    """One section of a file in ``/etc/pve`` that names guests; ``entries`` as they stand there: ``ct:101``, ``101``."""
+
+    file: str
+    kind: str
+    name: str
+    entries: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +220,10 @@ class NodeFacts:
     ``database``: the version and mtime of the tree in pmxcfs's ``config.db``, also while it does not run.
     ``guests``: of every folder in ``/etc/pve/nodes``, also empty ones. ``vmlist``: VMID → node. ``keys`` and
     ``known_hosts``: nodes and addresses whose keys and host keys ``/etc/pve/priv`` has. ``references``: node → what in
-    HA, replication and storages names it. ``is_writable``: whether ``/etc/pve`` is. ``has_copied_keys``: whether a
-    repair's copy of root's keys is in ``authorized_keys2``. ``device_state``: how its daemon for a QDevice is
-    connected. ``unread``: what could not be read, with the reason; a diagnosis says "unknown" where it would need it.
+    HA, replication and storages names it; ``guest_references``: what names guests by number. ``is_writable``: whether
+    ``/etc/pve`` is. ``has_copied_keys``: whether a repair's copy of root's keys is in ``authorized_keys2``.
+    ``device_state``: how its daemon for a QDevice is connected. ``unread``: what could not be read, with the reason; a
+    diagnosis says "unknown" where it would need it.
     """
 
     name: str
@@ -229,6 +254,7 @@ class NodeFacts:
     keys: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = ()
     references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    guest_references: tuple[GuestReference, ...] = ()
     is_writable: bool = False
     has_copied_keys: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)

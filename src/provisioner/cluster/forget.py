@@ -190,7 +190,7 @@ def _remaining_references(facts: ClusterFacts, observed: Observed) -> tuple[Refe
             details="\n".join(left),
             resolution="Run the same command again, and look with: provision cluster check",
         )
-    return found.references
+    return (*found.references, *observed.plan.guest_references)
 
 
 def _cluster(facts: ClusterFacts) -> str:
@@ -240,7 +240,7 @@ def plan_text(plan: ForgetPlan, runbooks: Sequence[Runbook], style: Style = PLAI
             mark = "~" if step.changes else " "  # the page says NODE
             does = re.sub(r"\bNODE\b", lambda _match: node, " ".join(step.does.split()))
             lines.append(f"  {mark} {step.id}: {does}")
-    return "\n".join([*lines, *_references(plan.leftovers.references)])
+    return "\n".join([*lines, *_references((*plan.leftovers.references, *plan.guest_references))])
 
 
 def done_text(plan: ForgetPlan, references: Sequence[Reference], folders: Sequence[str]) -> str:
@@ -263,6 +263,7 @@ def forget_content(plan: ForgetPlan) -> dict[str, Any]:
         "signs": plan.signs,
         "guests": plan.guests,
         "leftovers": plan.leftovers,
+        "guest_references": plan.guest_references,
         "storages": plan.storages,
     }
 

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 
 from provisioner.cluster.facts import ClusterFacts, Guest, Member, NodeFacts, Sign, Storage
 from provisioner.cluster.node_conditions import put_name_back
+from provisioner.cluster.references import RESOURCES, references_of, removal, vmids_of
 from provisioner.cluster.view import is_address
 from provisioner.cluster.votes import expected_votes, needed_by
 from provisioner.values.errors import InputError, PreflightError
@@ -123,7 +124,10 @@ class GuestFate:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """The work that is to be done, and what was proved; ``objections`` must be none for it to be done."""
+    """The work that is to be done, and what was proved; ``objections`` must be none for it to be done.
+
+    ``guest_references``: what names the guests that are archived, by number.
+    """
 
     target: Target
     lead: str
@@ -133,6 +137,7 @@ class ForgetPlan:
     signs: tuple[Sign, ...] = ()
     objections: tuple[str, ...] = ()
     has_directory: bool = False
+    guest_references: tuple[Reference, ...] = ()
 
     @property
     def runbooks(self) -> tuple[str, ...]:
@@ -309,7 +314,19 @@ def make_forget_plan(
         signs=tuple(signs),
         objections=tuple(objections),
         has_directory=target.name in lead.guests,
+        guest_references=_of_archived(lead, guests) if options.archive_guests else (),
     )
+
+
+def _of_archived(lead: NodeFacts, guests: Sequence[Guest]) -> tuple[Reference, ...]:
+    """What names the guests by number and stays when their configurations are taken away, with what to type."""
+    vmids = {guest.vmid for guest in guests}
+    references = list[Reference]()
+    for found in references_of(lead, vmids):
+        numbers = ", ".join(map(str, sorted(vmids_of(found).intersection(vmids))))
+        command = removal(found, vmids)
+        references.append(Reference(found.file, f"{found.kind}: {found.name}", f"names {numbers}", command))
+    return tuple(references)
 
 
 def _require_consistent(options: ForgetOptions, target: Target) -> None:
@@ -371,7 +388,7 @@ def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -
         yield f"What HA does is not known ({why}). Look at it first, on {lead.name}: ha-manager status"
         return
     if not lead.ha.is_idle:
-        yield "HA is at work. Wait until ha-manager status says that nothing is started, moved or fenced."
+        yield f"HA is at work. {lead.ha.advice}"
     services = lead.ha.services.get(name, ())
     if services:
         yield f"HA counts {', '.join(services)} on {name}. Move or remove them first: ha-manager remove {services[0]}"
@@ -411,6 +428,10 @@ def _against_guests(facts: ClusterFacts, target: Target, options: ForgetOptions)
         vmids = sorted(guest.vmid for guest in guests)
         numbers = ", ".join(map(str, vmids))
         yield f"{target.name} has the guests {numbers}: say what becomes of their configurations, {DECISIONS}"
+    archived = guests if options.archive_guests else ()
+    for reference in _of_archived(lead_of(facts), archived):
+        if reference.file == RESOURCES:
+            yield f"HA manages a guest that is to be archived ({reference.section}). First: {reference.command}"
     destination = options.move_guests_to
     running = _other_members(facts, target)
     if destination and destination not in running:

@@ -29,6 +29,7 @@ from provisioner.cluster.read_corosync import (
     read_quorum,
     read_runtime,
 )
+from provisioner.cluster.references import read_guest_references
 from provisioner.cluster.view import is_address, plain_name
 from provisioner.values.plain_data import json_value
 
@@ -44,8 +45,11 @@ _SHARED_KINDS = frozenset({"cephfs", "cifs", "glusterfs", "iscsi", "iscsidirect"
 """The kinds of storage that Proxmox VE takes as shared without being told ("ZFS over iSCSI" is ``zfs``)."""
 _SERVICE = re.compile(r"service (\S+) \(([^,)]+), ([^),]+)\)")
 _NODE_IN_TROUBLE = re.compile(r"(?:lrm|node) \S+ \([^)]*\b(?:fence|gone|unknown)\b")
-SETTLED = frozenset({"started", "stopped", "disabled", "ignored"})
-"""The states in which HA does nothing with a service; all others are work that goes on, or an error."""
+SETTLED = frozenset({"started", "stopped", "disabled", "ignored", "not found"})
+"""The states in which HA does nothing with a service; all others are work that goes on, or an error.
+
+``not found``: its guest does not exist, which stays so until somebody takes the service out of HA.
+"""
 
 
 def read_node(text: str, address: str, clock_offset_s: float = 0.0) -> NodeFacts:
@@ -158,6 +162,8 @@ def _with_pmxcfs(known: NodeFacts, seen: _Seen) -> NodeFacts:
         ha=seen.part("ha", lambda answer: read_ha(_required(answer).lines)),
         keys=read_keys(seen["keys"].lines),
         known_hosts=() if known_hosts.code else read_known_hosts(known_hosts.lines),
+        guest_references=seen.part("guest-references", lambda answer: read_guest_references(_required(answer).lines))
+        or (),
         references=read_references(storages, seen["ha-config"].lines, seen["replication"].lines),
         is_writable=is_open(seen["mode"], pmxcfs, known.units.get("pve-cluster", "")),
     )
@@ -417,6 +423,7 @@ def _names(value: str) -> tuple[str, ...]:
 def read_ha(lines: Sequence[str]) -> HaState:
     """Return what HA does; it is not idle while any service is in a state that is not settled, or a node is fenced."""
     services_by_node = dict[str, list[str]]()
+    failed = list[str]()
     is_idle = True
     for line in lines:
         if _NODE_IN_TROUBLE.match(line):
@@ -428,5 +435,7 @@ def read_ha(lines: Sequence[str]) -> HaState:
         services_by_node.setdefault(node.strip(), []).append(service)
         if state.strip() not in SETTLED:
             is_idle = False
+        if state.strip() == "error":
+            failed.append(service)
     services = {node: tuple(names) for node, names in services_by_node.items()}
-    return HaState(is_idle, services, tuple(lines))
+    return HaState(is_idle, services, tuple(lines), tuple(failed))

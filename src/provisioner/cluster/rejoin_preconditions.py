@@ -115,8 +115,7 @@ def _ha(seen: Situation) -> Proof:
         why = seen.lead.unread.get("ha", "it was not told")
         return Proof("HA is idle", False, f"not known: {why}", f"On {seen.lead.name}: ha-manager status")
     words = "; ".join(ha.lines) or "no service is managed"
-    advice = "Wait until HA has nothing to start, move or fence: ha-manager status"
-    return Proof("HA is idle", ha.is_idle, words, advice)
+    return Proof("HA is idle", ha.is_idle, words, ha.advice)
 
 
 def _guests(seen: Situation) -> Proof:

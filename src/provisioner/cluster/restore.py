@@ -228,7 +228,7 @@ def _require_ha(node: NodeFacts) -> None:
         raise PreflightError(
             f"{what}HA is at work",
             details="\n".join(ha.lines),
-            resolution="Wait until it has nothing to start, move or fence: ha-manager status",
+            resolution=ha.advice,
         )
     services = ha.services.get(node.name, ())
     if services:

@@ -23,6 +23,7 @@ from provisioner.cluster.facts import (
     ClusterFacts,
     CorosyncConf,
     Guest,
+    GuestReference,
     HaState,
     Member,
     NodeFacts,
@@ -110,6 +111,10 @@ def _changed(lead: NodeFacts, changes: dict[str, Any]) -> NodeFacts:
         lead = replace(lead, is_writable=changes["writable"])
     if "ha" in changes:
         lead = replace(lead, ha=None if changes["ha"] == "unknown" else HaState(**changes["ha"]))
+    if "guest_references" in changes:
+        rows = changes["guest_references"]
+        found = tuple(GuestReference(file, kind, name, tuple(entries)) for file, kind, name, entries in rows)
+        lead = replace(lead, guest_references=found)
     if "joined" in changes:
         lead = replace(lead, joined=dict(changes["joined"]))
     if changes.get("unclustered"):
@@ -157,6 +162,8 @@ def test_case(file: Path) -> None:
         for one in outcome.guests
     ]
     assert fates == case.get("fates", fates)
+    commands = [one.command for one in outcome.guest_references]
+    assert commands == case.get("commands", [])
     assert [[one.storage, *one.nodes] for one in outcome.storages] == case.get("storages", [])
 
 

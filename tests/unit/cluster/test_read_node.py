@@ -313,6 +313,11 @@ def test_ha_is_idle_only_in_settled_states(lines: list[str], is_idle: bool) -> N
     assert read_ha(lines).is_idle is is_idle
 
 
+def test_an_error_of_ha_is_not_waited_for() -> None:
+    assert "ha-manager set ct:101 --state disabled" in read_ha(["service ct:101 (pve1, error)"]).advice
+    assert read_ha(["service ct:101 (pve1, migrate)"]).advice.startswith("Wait until")
+
+
 def test_ha_services_are_told_by_node() -> None:
     found = read_ha(["quorum OK", "service ct:101 (pve1, started)", "service vm:7 (pve1, started)"])
     assert isinstance(found, HaState)

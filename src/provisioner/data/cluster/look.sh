@@ -71,6 +71,13 @@ pve ha-config 10 'for file in groups rules; do
   done'
 pve replication 10 '[ ! -f /etc/pve/replication.cfg ] ||
   grep -E "^[a-z]+: |^[[:space:]]+(target|source)[[:space:]]" /etc/pve/replication.cfg'
+# What names guests by number; of user.cfg only its pools.
+pve guest-references 10 'cd /etc/pve || exit
+  for file in ha/resources.cfg ha/rules.cfg replication.cfg jobs.cfg user.cfg; do
+    [ -f "$file" ] || continue
+    printf "= %s\n" "$file"
+    grep -E "^[a-z-]+: |^[[:space:]]+(resources|vmid)[[:space:]]|^pool:" "$file" || [ $? = 1 ] || exit 2
+  done'
 pve keys 10 'awk "NF { print \$NF }" /etc/pve/priv/authorized_keys'
 pve known-hosts 10 'awk "NF && !/^#/ { print \$1 }" /etc/pve/priv/known_hosts'
 
