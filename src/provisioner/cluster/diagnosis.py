@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from provisioner.cluster.facts import ClusterFacts, Condition, Diagnosis, Member, NodeFacts, Peer, Quorum, Silent
+from provisioner.cluster.lists import invalid_lists
 from provisioner.cluster.node_conditions import is_heard_only, link_lines, node_diagnoses, ring_diagnoses
 from provisioner.cluster.read_corosync import RECENT_S, is_about
 from provisioner.cluster.redundancy import degraded_diagnoses, why_blocked
@@ -107,6 +108,7 @@ def _unclustered(node: NodeFacts, view: View) -> Diagnosis:
 def cluster_diagnoses(view: View) -> Iterator[Diagnosis]:
     """The conditions of the cluster."""
     yield from _halves(view)
+    yield from invalid_lists(view)
     is_told = any(node.quorum is not None for node in view.clustered)
     if is_told and not view.has_quorum:
         yield _no_quorum(view)

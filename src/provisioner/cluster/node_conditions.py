@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from provisioner.cluster.facts import Condition, Diagnosis, Member, NodeFacts, named
+from provisioner.cluster.lists import setting_differences
 from provisioner.cluster.read_corosync import is_about
 from provisioner.cluster.view import (
     DEAD,
@@ -127,6 +128,25 @@ def _of_joined(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
             LIGHT,
             REJOIN.format(node.name),
         )
+    elif _setting_differences(node, view):
+        yield _conf_differs(node, view, "it counts at the next start")
+
+
+def _setting_differences(node: NodeFacts, view: View) -> tuple[str, ...]:
+    """The settings of the node's own list that are not the cluster's."""
+    return setting_differences(node.local_conf, view.conf)
+
+
+def _conf_differs(node: NodeFacts, view: View, meaning: str) -> Diagnosis:
+    """A list of the cluster's version with other settings."""
+    differing = _setting_differences(node, view)
+    names = ", ".join(line.partition(":")[0] for line in differing)
+    what = f"/etc/corosync/corosync.conf differs from the cluster's of the same version in {names}: {meaning}"
+    logs = list[str]()
+    for other in view.facts.nodes:
+        logs += _log(other, "Incorrect packet size")
+    evidence = (*differing, *logs, versions_text(node))
+    return Diagnosis(Condition.CONF_DIFFERS, node.name, what, evidence, LIGHT, REJOIN.format(node.name))
 
 
 def _by_own_log(node: NodeFacts) -> Iterator[Diagnosis]:
@@ -267,6 +287,8 @@ def _without_difference(node: NodeFacts, view: View) -> Diagnosis:
     version = version_of(node)
     if version is not None and version < view.version:
         return _only_behind(node, view, view.version - version)
+    if _setting_differences(node, view):
+        return _conf_differs(node, view, "the others drop its packets")
     if not is_running(node):
         return _dead(node)
     links = [f"link {link.number} to node {link.nodeid}: disconnected" for link in node.links if not link.is_connected]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from ipaddress import ip_address
 
 from provisioner.cluster.facts import CorosyncConf, Device, Link, Member, Quorum, Signatures
 from provisioner.values.errors import ProvisionError
@@ -34,6 +35,7 @@ _UNDECRYPTABLE = re.compile(rf"rx: Unable to decrypt packet {_SENDER}\s")
 _OUTDATED = re.compile(
     rf"Received config version \(({_NUMBER})\) is different than my config version \(({_NUMBER})\)! Exiting"
 )
+_PACKET_SIZE = re.compile(r"Incorrect packet size")
 _NO_LINKS = re.compile(rf"host: host: ({_NUMBER}) has no active links")
 _LINKED = re.compile(rf"host: ({_NUMBER}) link: {_NUMBER} is up|because host ({_NUMBER}) joined")
 _MEMBERSHIP = re.compile(
@@ -128,7 +130,15 @@ def member_of(settings: Settings) -> Member:
     if not is_number(nodeid) or not is_number(votes) or not addresses:
         raise _unreadable("A node of it lacks its nodeid or its address.")
     name = settings.get("name") or addresses[0]
-    return Member(name, int(nodeid), int(votes), tuple(addresses))
+    return Member(name, int(nodeid), int(votes), tuple(map(_as_written, addresses)))
+
+
+def _as_written(address: str) -> str:
+    """The address as programs write it, so that it can be compared: ``fd00:0::1`` is ``fd00::1``; a name stays."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return address
 
 
 def _sections(text: str) -> Sequence[tuple[str, Settings]]:
@@ -344,6 +354,7 @@ class _Log:
     undecryptable: dict[str, _Packets] = field(default_factory=dict)
     outdated: re.Match[str] | None = None
     unreachable: dict[int, str] = field(default_factory=dict)
+    misfit: list[str] = field(default_factory=list)
     reformed: list[str] = field(default_factory=list)
     known: set[int] = field(default_factory=set)
     away: dict[int, set[int]] = field(default_factory=dict)
@@ -360,6 +371,7 @@ class _Log:
             (_REJECTED, self._reject),
             (_UNDECRYPTABLE, self._fail_to_decrypt),
             (_OUTDATED, self._outdate),
+            (_PACKET_SIZE, self._misfit),
             (_NO_LINKS, self._lost),
             (_LINKED, self._linked),
             (_MEMBERSHIP, self._formed),
@@ -379,7 +391,7 @@ class _Log:
         if self.outdated is not None:
             outdated = int(self.outdated[1]), int(self.outdated[2])
             lines.append(self.outdated.string)
-        lines += [*self.unreachable.values(), *reformed[-1:]]
+        lines += [*self.unreachable.values(), *self.misfit[-1:], *reformed[-1:]]
         newcomers = dict[int, frozenset[int]]()
         unchanged_since = frozenset[int]()
         if self.is_whole:
@@ -402,6 +414,7 @@ class _Log:
         self.rejected.clear()
         self.undecryptable.clear()
         self.outdated = None
+        self.misfit.clear()
         self.unreachable.clear()
         self.reformed.clear()
         self.known.clear()
@@ -422,6 +435,10 @@ class _Log:
 
     def _outdate(self, match: re.Match[str]) -> None:
         self.outdated = match
+
+    def _misfit(self, match: re.Match[str]) -> None:
+        """Note a packet that was made with another cipher or hash; its sender is not said."""
+        self.misfit.append(match.string)
 
     def _lost(self, match: re.Match[str]) -> None:
         """Note that the last link to a node went down; what corosync says of links to itself is nothing."""
@@ -453,6 +470,7 @@ class _Log:
             return
         self.rejected.clear()
         self.undecryptable.clear()
+        self.misfit.clear()
         self.reformed.clear()
         for host in joined:
             self._meet(host)

@@ -91,11 +91,10 @@ def member_name(node: NodeFacts) -> str:
         there = [member for member in members if _is_at(member, node)]
         if own in there or (own is not None and node.nodeid is None):
             return node.name
-        if len(there) == 1:
-            return there[0].name
         alike = [member for member in members if plain_name(member.name) == plain_name(node.name)]
-        if own is None and len(alike) == 1:
-            return alike[0].name
+        found = there or alike
+        if len(found) == 1:
+            return found[0].name
     return node.name
 
 

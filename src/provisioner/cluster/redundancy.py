@@ -42,8 +42,7 @@ def degraded_diagnoses(view: View) -> Iterator[Diagnosis]:
 
 def weaknesses(view: View) -> tuple[Weakness, ...]:
     """Everything that a cluster with quorum lacks while its members are there; none without quorum."""
-    lead = view.facts.lead
-    conf = lead.current_conf if lead else None
+    lead, conf = view.facts.lead, view.conf
     if lead is None or conf is None:
         return ()
     return (*_of_device(view, conf), *_of_links(view), *_of_expected(lead, conf), *_of_votes(view))
@@ -157,8 +156,7 @@ class Blocked:
 
 def why_blocked(view: View) -> Blocked | None:
     """Return why the reference has no quorum, unless it is that members are not there."""
-    reference, quorum = view.reference, view.quorum
-    conf = reference.current_conf if reference else None
+    reference, quorum, conf = view.reference, view.quorum, view.conf
     if reference is None or conf is None or quorum is None:
         return None
     by_hand = f"On {reference.name}, once all other parts are proved off: pvecm expected {quorum.total}"

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from provisioner.cluster.facts import CorosyncConf, Member, NodeFacts
+from provisioner.cluster.lists import setting_differences
 from provisioner.cluster.record import Record
 from provisioner.cluster.view import has_newer_pve, is_address, near_addresses, pve_age_words
 
@@ -100,7 +101,7 @@ def _kind_and_reasons(
         kind = Kind(left.runbook)
         reasons = (f"The repair of {left.began} did not come to its end.", *differing)
     elif is_joined and not differing and _has_old_list(node, conf):
-        kind, reasons = Kind.LIGHT, _only_listed(node)
+        kind, reasons = Kind.LIGHT, _only_listed(node, setting_differences(node.local_conf, conf))
     elif is_joined:
         kind = Kind.NOTHING
         reasons = (f"It is a member like the others, with version {node.running_version}.",)
@@ -128,7 +129,9 @@ def _is_in(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
 
 
 def _has_old_list(node: NodeFacts, conf: CorosyncConf) -> bool:
-    return node.local_version is not None and node.local_version < conf.version
+    version = node.local_version
+    has_other_settings = bool(setting_differences(node.local_conf, conf))
+    return has_other_settings or (version is not None and version < conf.version)
 
 
 def _can_vote(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
@@ -283,12 +286,14 @@ def _unattached(node: NodeFacts) -> tuple[str, ...]:
     )
 
 
-def _only_listed(node: NodeFacts) -> tuple[str, ...]:
+def _only_listed(node: NodeFacts, differing: Sequence[str]) -> tuple[str, ...]:
     """Return why only the list is written: the node is joined, and its file is old."""
     joined = f"It is a member like the others, with version {node.running_version}"
     listed = (
         f"only its /etc/corosync/corosync.conf is version {node.local_version}, which would count at its next start"
     )
+    if differing:
+        listed = f"only its /etc/corosync/corosync.conf differs: {'; '.join(differing)}"
     return f"{joined}; {listed}.", "So the list is written, and nothing is restarted."
 
 
@@ -304,6 +309,9 @@ def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
         are = "is" if len(added) == 1 else "are"
         disturbs = f"While its corosync runs with that list it disturbs the cluster: it cannot hear {names}."
         return f"{versions}; {names} {are} not in it.", same, disturbs
+    differing = setting_differences(own, conf)
+    if differing:
+        return f"{versions}, and these settings differ: {'; '.join(differing)}.", same
     if own is not None and own.digest == conf.digest:
         return f"Its list is current (version {here}), but its corosync does not take part.", same
     return f"{versions}.", same

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from provisioner.cluster.diagnosis import CLOCK_SKEW_LIMIT_S
 from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Guest, Member, NodeFacts, Silent, named
+from provisioner.cluster.lists import list_faults, setting_differences
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
 from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address
@@ -79,7 +80,16 @@ class Situation:
 def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
     """Every proof, in the order in which people would ask; a rejoin is refused when one does not hold."""
     proofs: list[Proof | None]
-    proofs = [_quorum(seen), _agreement(seen), _ha(seen), _guests(seen), _pmxcfs(seen), _clock(seen), _alone(seen)]
+    proofs = [
+        _quorum(seen),
+        _valid_list(seen),
+        _agreement(seen),
+        _ha(seen),
+        _guests(seen),
+        _pmxcfs(seen),
+        _clock(seen),
+        _alone(seen),
+    ]
     if seen.plan.kind is Kind.LIGHT:
         # the node would hear the others, and its /etc/pve replaces nothing
         proofs += [_hears(seen), _is_older(seen)]
@@ -94,6 +104,14 @@ def _quorum(seen: Situation) -> Proof:
     lead = seen.lead
     advice = "See: provision runbook show lost-quorum"
     return Proof("quorum", lead.is_quorate, f"{lead.name}: {quorum_words(lead)}", advice)
+
+
+def _valid_list(seen: Situation) -> Proof | None:
+    """A list with which corosync does not start must not be given to another node."""
+    faults = "; ".join(list_faults(seen.conf))
+    if not faults:
+        return None
+    return Proof("the cluster's list is valid", False, faults, "Correct it first, see: provision cluster check")
 
 
 def _agreement(seen: Situation) -> Proof:
@@ -184,7 +202,8 @@ def _alone(seen: Situation) -> Proof:
 def _hears(seen: Situation) -> Proof | None:
     """A node that runs with the current list and still has not joined does not hear the others."""
     node = seen.node
-    if seen.plan.resumes or node.running_version != seen.conf.version:
+    has_other_list = node.running_version != seen.conf.version or setting_differences(node.local_conf, seen.conf)
+    if seen.plan.resumes or has_other_list:
         return None
     if not node.links or any(link.is_connected for link in node.links):
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
 
-from provisioner.cluster.facts import ClusterFacts, Member, NodeFacts, Quorum, named
+from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Quorum, named
 
 DEAD = ("inactive", "failed", "not-found", "deactivating")
 
@@ -118,6 +118,11 @@ class View:
     def is_alone(self) -> bool:
         """True when there is nobody to compare the reference with."""
         return len(self.clustered) < 2  # noqa: PLR2004 - one and another
+
+    @property
+    def conf(self) -> CorosyncConf | None:
+        """The reference's list with which it runs, or would start."""
+        return self.reference.current_conf if self.reference else None
 
     @property
     def cluster(self) -> str:

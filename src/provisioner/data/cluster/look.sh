@@ -89,7 +89,7 @@ section way-in 5 'file=/root/.ssh/authorized_keys2
 section journal 30 'journalctl -u corosync -b -n 2000 --no-pager -o short-iso |
   awk "/Corosync Cluster Engine .* starting up/ { kept = 0 } { line[kept++] = \$0 }
     END { for (i = 0; i < kept; i++) print line[i] }" |
-  grep -E "starting up|Packet rejected|Unable to decrypt|Received config version|active links|host: [0-9]+ link: |host [0-9]+ joined|membership|Sync members|Token has not been|NOT changed|Unloading all|exiting|block activity|primary component"'
+  grep -E "starting up|Packet rejected|Unable to decrypt|Incorrect packet size|Received config version|active links|host: [0-9]+ link: |host [0-9]+ joined|membership|Sync members|Token has not been|NOT changed|Unloading all|exiting|block activity|primary component"'
 # How old a line is, only the node's own clock can say; after the log, so that no line of it is of the future.
 section now 5 'date +%Y-%m-%dT%H:%M:%S%z'
 
