@@ -6,6 +6,7 @@ The words are those of corosync 3.1 and Proxmox VE 9.2. All is well unless a sta
 ``members``: name → settings of its entry that differ. ``quorum``, ``totem``: further settings of those sections.
 ``device``: the votes that a QDevice casts (of 1), or ``absent`` where its daemon does not run; ``device_of``: the
 device's most. ``away``: members that are switched off. ``unheard``: members that are joined and do not answer ssh.
+``whys``: name → what comes of asking one that is silent, and what to do about its host key.
 ``parts``: the names in each partition. ``down``: [link, name, name]. ``expected``: the votes that the running corosync
 expects. ``waits``: it has not seen all members since it started. ``counted``: votes that corosync counts, by name.
 ``guests``: name → [VMID, …]. ``nodes_say``: name → sections that are other ones, and ``hostname``, ``totem``, ``dead``,
@@ -49,7 +50,7 @@ def facts_of(state: State, asked: str = "pve1") -> ClusterFacts:
         read_node(look(state, name), addresses[0]) for name, addresses in members.items() if name not in silent
     )
     whys = state.get("whys", {})
-    absent = (Silent(name, members[name][0], whys.get(name, "ssh: connect timed out")) for name in sorted(silent))
+    absent = (Silent(name, members[name][0], *whys.get(name, ["ssh: connect timed out"])) for name in sorted(silent))
     return ClusterFacts(asked if asked not in silent else nodes[0].name, nodes, tuple(absent))
 
 

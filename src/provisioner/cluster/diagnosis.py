@@ -259,6 +259,8 @@ def absent_diagnoses(view: View) -> Iterator[Diagnosis]:
         tried = f"{silent.address}: {silent.why}"
         if view.is_present(member.nodeid):
             yield _deaf(member, tried, view)
+        elif silent.key_advice:
+            yield _other_host_key(member, silent, tried, view)
         elif not is_heard_only(member, view):  # else it is told first, among what concerns all nodes
             yield from _offline(member, tried, view)
     yield from _unknown_senders(view)
@@ -273,6 +275,20 @@ def _deaf(member: Member, tried: str, view: View) -> Diagnosis:
         condition = Condition.BEHIND
         what = f"its list has version {version} of {view.version}, while it is joined, and it does not answer us"
     return Diagnosis(condition, member.name, what, (tried,), advice="Make ssh to it work, then check again.")
+
+
+def _other_host_key(member: Member, silent: Silent, tried: str, view: View) -> Diagnosis:
+    """A member that is on, and was installed anew, or whose address is another machine's now."""
+    what = (
+        "it is on, and answers with another host key than the one that is known here: it was installed anew, or "
+        "another machine has its address"
+    )
+    advice = (
+        f"Compare the keys before anything else. {silent.key_advice} If it was installed anew, then: provision cluster "
+        f"rejoin {member.name}"
+    )
+    evidence = (tried, *_guests_of_member(member, view))
+    return Diagnosis(Condition.OTHER_HOST_KEY, member.name, what, evidence, advice=advice)
 
 
 def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:

@@ -329,11 +329,15 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A node that is known by name and did not answer: where it was tried, and what came back."""
+    """A node that is known by name and did not answer: where it was tried, and what came back.
+
+    ``key_advice``: ssh answered with another host key than the one that is known; how the keys are compared.
+    """
 
     name: str
     address: str
     why: str
+    key_advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +409,8 @@ class Condition(StrEnum):
     NO_QUORUM = "no-quorum"
     OFFLINE = "offline"
     """A member that does not answer: maybe off, maybe cut off."""
+    OTHER_HOST_KEY = "other-host-key"
+    """A member that is not joined, and whose ssh answers with a host key that is not the one which is known."""
     DO_NOT_POWER_ON = "do-not-power-on"
     GHOST = "ghost"
     GHOST_WITH_GUESTS = "ghost-with-guests"

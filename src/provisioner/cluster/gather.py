@@ -15,7 +15,7 @@ from provisioner.cluster.facts import ClusterFacts, NodeFacts, Sign, Silent
 from provisioner.cluster.read_corosync import UnreadableError
 from provisioner.cluster.read_node import read_node
 from provisioner.hosts.proxmox.access import SSH_CONFIG, Access
-from provisioner.hosts.proxmox.ssh import Destination, Shell, destination_of, no_ssh_error
+from provisioner.hosts.proxmox.ssh import KEY_FAILURES, Destination, Shell, destination_of, no_ssh_error, ssh_failure
 from provisioner.lab.opening import open_lab
 from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values import paths
@@ -246,12 +246,13 @@ def _observed_again(asked: Reach, names: Mapping[str, str], emit: Emit) -> dict[
 
 def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | Silent:
     """Observe a candidate at each of its addresses, then by its name; an answer of another node does not count."""
-    reasons = list[str]()
+    reasons, key_advice = list[str](), ""
     for address in candidate.addresses:
         try:
             found = observe_node(asked.at(address, candidate.name), emit)
         except ProvisionError as error:  # why it is silent is a fact like others
             reasons.append(_why(error))
+            key_advice = key_advice or _key_advice(error)
             continue
         objection = _why_another(found, candidate, first)
         if not objection:
@@ -261,7 +262,13 @@ def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> No
     if by_name is not None:
         return by_name
     where = candidate.addresses[0] if candidate.addresses else ""
-    return Silent(candidate.name, where, "; ".join(dict.fromkeys(reasons)) or "no address of it is known")
+    why = "; ".join(dict.fromkeys(reasons)) or "no address of it is known"
+    return Silent(candidate.name, where, why, key_advice)
+
+
+def _key_advice(error: ProvisionError) -> str:
+    """Return what to do about a host key that is not the known one; empty for any other reason of silence."""
+    return (error.resolution or "") if ssh_failure(error.details) in KEY_FAILURES else ""
 
 
 def _by_name(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | None:

@@ -482,7 +482,7 @@ def fingerprints(text: str) -> tuple[str, ...]:
 
 
 def _told(name: str, text: str) -> list[str]:
-    return re.findall(rf"^{name}: (.*)$", text, re.MULTILINE)
+    return re.findall(rf"^{name}: (.*?)\r?$", text, re.MULTILINE)  # ssh's own lines end in CRLF
 
 
 def require_lead(facts: ClusterFacts) -> tuple[NodeFacts, CorosyncConf]:
@@ -543,7 +543,13 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
 
 
 def _silence(silent: Silent) -> UnavailableError:
-    """The error for a node that does not answer."""
+    """The error for a node that does not answer, or not with the host key that is known."""
+    if silent.key_advice:
+        return UnavailableError(
+            f"{WHAT} {silent.name}: it answers with another host key than the one that is known here",
+            details=f"{silent.address}: {silent.why}",
+            resolution=silent.key_advice,
+        )
     return UnavailableError(
         f"{WHAT} {silent.name}: it does not answer",
         details=f"{silent.address}: {silent.why}" if silent.address else silent.why,

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.facts import CorosyncConf, Member, NodeFacts, Signatures
 from provisioner.cluster.gather import Reach, clock_offset, gather, reach
-from provisioner.hosts.proxmox.ssh import CommandTimeoutError, Shell
+from provisioner.hosts.proxmox.ssh import CommandTimeoutError, Shell, unreachable_error
 from provisioner.report.messages import error_text
 from provisioner.values.errors import ExitCode, InputError, PreflightError, UnavailableError
 from provisioner.values.events import Event
@@ -77,6 +77,23 @@ def test_who_does_not_answer_is_silent_with_the_reason(world: World) -> None:
     (silent,) = gather(Reach("x", "root@10.0.0.1")).silent
     assert (silent.name, silent.address) == ("pve3", "10.0.0.3")
     assert silent.why == "Unable to reach root@10.0.0.3 by ssh: ssh: timed out"
+
+
+def test_a_node_with_another_host_key_says_how_keys_are_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was installed anew; ssh ends its own lines in CRLF."""
+    said = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\nHost key verification failed.\r\n"
+
+    def look(reached: Reach, _emit: Callable[[Event], None]) -> NodeFacts:
+        host = reached.destination.host
+        if host not in ("10.0.0.1", "10.0.0.2"):
+            raise unreachable_error(reached.destination, said)
+        return world[host]
+
+    monkeypatch.setattr(gathering, "observe_node", look)
+    (silent,) = gather(Reach("x", "root@10.0.0.1")).silent
+    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in silent.key_advice
+    assert "ssh-keygen -R '10.0.0.3'" in silent.key_advice
+    assert "\r" not in silent.why
 
 
 def test_what_was_said_of_a_silent_node_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

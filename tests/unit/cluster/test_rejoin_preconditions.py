@@ -58,6 +58,10 @@ ANSWERED: dict[str, tuple[type[ProvisionError], Callable[[], object]]] = {
     "another address": (InputError, lambda: require_node(FACTS, "192.168.7.3")),
     "an address of a silent node": (InputError, lambda: require_node(NO_ROUTE, "10.0.0.9")),
     "a silent node": (UnavailableError, lambda: require_node(NO_ROUTE, "pve9")),
+    "a node with another host key": (
+        UnavailableError,
+        lambda: require_node(facts(silent=(Silent("pve9", "10.0.0.9", "no key", "Compare its key."),)), "pve9"),
+    ),
     "a ghost": (PreflightError, lambda: require_node(facts(replace(SEEN.lead, guests={"pve9": ()})), "pve9")),
     "a member by its own list alone": (
         PreflightError,
@@ -94,6 +98,10 @@ def test_a_node_that_is_ready() -> None:
     assert ssh_refusal(GOOD) == ""
     assert root_login(GOOD) == "#PermitRootLogin prohibit-password"
     assert fingerprints(GOOD) == ("256 SHA256:abc root@pve1 (ED25519)",)
+
+
+def test_lines_of_ssh_itself_end_where_people_see_them_end() -> None:
+    assert ssh_refusal(BAD.replace("\n", "\r\n")) == "No RSA key is known\nHost key verification failed."
 
 
 def test_a_node_that_is_not() -> None:

@@ -477,6 +477,8 @@ _FAILURES = {
     "silent": "timed out|No route to host|Network is unreachable|Host is down",
     "nameless": "Could not resolve hostname",
 }
+KEY_FAILURES = ("changed key", "unknown key")
+"""Those in which the other side answers, and is not known by its host key."""
 _ADVICE = {
     "changed key": "It shows another host key than the one that is known. Was it installed anew? Then compare its key "
     "on its own console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), remove the old one "
@@ -538,7 +540,8 @@ def unreachable_error(destination: Destination, said: str) -> UnavailableError:
         known=f"[{host}]:{port}" if port else host,
     )
     what = f"Unable to reach {destination} by ssh"
-    return UnavailableError(what, details=said.strip() or "It ended without a word.", resolution=resolution)
+    said = said.replace("\r\n", "\n").strip()  # ssh ends its own lines as a terminal in raw mode needs it
+    return UnavailableError(what, details=said or "It ended without a word.", resolution=resolution)
 
 
 def ssh_failure(said: str) -> str:
