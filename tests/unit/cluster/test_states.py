@@ -34,6 +34,10 @@ def test_the_state_is_told_as_it_is(name: str) -> None:
         assert words.lower() not in text.lower()
 
 
+def test_there_are_states_enough_to_speak_of_all() -> None:
+    assert len(STATES) >= 40
+
+
 @pytest.mark.parametrize("word", ["pve2", "nuc"])
 def test_a_renamed_node_is_not_joined_anew(word: str) -> None:
     with pytest.raises(PreflightError, match="host name of pve2 was changed to nuc") as caught:
