@@ -252,7 +252,7 @@ def absent_diagnoses(view: View) -> Iterator[Diagnosis]:
     The files of a node that is off cannot be read. What is known is the version with which corosync saw it last.
     """
     for member in view.members:
-        if view.facts.node(member.name):
+        if view.is_answering(member):
             continue
         not_asked = Silent(member.name, " ".join(member.addresses), "it was not asked")
         silent = view.facts.silence(member.name) or not_asked

@@ -57,6 +57,17 @@ def _renamed(node: NodeFacts, view: View) -> Diagnosis:
     return Diagnosis(Condition.RENAMED, node.name, what, tuple(evidence), advice=put_name_back(node))
 
 
+def _named_otherwise(node: NodeFacts, view: View, member: Member) -> Diagnosis:
+    """A node that the cluster's list has with its id and its addresses, and with another name."""
+    what = f"the cluster's list has its id and addresses as {member.name}, and its own list as {node.name}"
+    advice = (
+        f"Decide for one name. To keep {node.name}: write it in place of {member.name} into /etc/pve/corosync.conf, "
+        f"with a higher config_version. Else on it (root@{node.address}): hostnamectl set-hostname {member.name}, "
+        "and that name into its /etc/hosts."
+    )
+    return Diagnosis(Condition.RENAMED, node.name, what, (versions_text(node), view.list_text), advice=advice)
+
+
 def put_name_back(node: NodeFacts) -> str:
     """Return how the node gets the name of its member again; a host name of Proxmox VE has no domain."""
     if plain_name(node.name) == node.hostname:
@@ -75,6 +86,10 @@ def _of_absent(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
     """Say why a node is not joined; nothing where it disturbs all nodes: that is said first of what concerns them."""
     member = view.member(node.name)
     own = named(members_of(node), node.name)
+    heir = next((other for other in view.members if own is not None and other.place == own.place), member)
+    if heir is not None and heir.name != node.name:
+        yield _named_otherwise(node, view, heir)
+        return
     if member is None or (own is not None and own.nodeid != member.nodeid):
         yield _removed(node, view, member, own)
         return
@@ -422,14 +437,9 @@ def _has_own_place(node: NodeFacts, view: View) -> bool:
 
 
 def unheard(node: NodeFacts, view: View) -> tuple[Member, ...]:
-    """The joined members that the node's list lacks, or has at other addresses."""
-    listed = members_of(node)
-    missing = list[Member]()
-    for member in _joined_others(node, view):
-        known = named(listed, member.name)
-        if known is None or known.place != member.place:
-            missing.append(member)
-    return tuple(missing)
+    """The joined members that the node's list lacks, or has at other addresses; corosync goes by no names."""
+    places = {member.place for member in members_of(node)}
+    return tuple(member for member in _joined_others(node, view) if member.place not in places)
 
 
 def unheard_words(node: NodeFacts, view: View) -> str:
@@ -449,8 +459,7 @@ def unheard_words(node: NodeFacts, view: View) -> str:
 
 def is_heard_only(member: Member, view: View) -> bool:
     """Return whether it neither answers us nor is joined, while corosync on a joined node has a link to it."""
-    answers = view.facts.node(member.name) is not None
-    if answers or not view.has_quorum or view.is_present(member.nodeid):
+    if view.is_answering(member) or not view.has_quorum or view.is_present(member.nodeid):
         return False
     is_forming = bool(restless_nodes(view))
     return is_forming and bool(link_lines(member, view))

@@ -12,7 +12,7 @@ from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Guest, Member,
 from provisioner.cluster.lists import list_faults, setting_differences
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
-from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address
+from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address, own_entry
 from provisioner.cluster.view import has_newer_pve, pve_age_words
 from provisioner.cluster.votes import expected_votes, is_two_node, needed_by, votes_without
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
@@ -516,16 +516,10 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
     """The node of that name, which answers; an error that says what the word is, else."""
     lead, conf = require_lead(facts)
     _require_one_state(word, lead, conf)
-    for known in facts.nodes:
-        if known.hostname and word in (known.name, known.hostname):
-            raise PreflightError(
-                f"{WHAT} {word}: the host name of {known.name} was changed to {known.hostname}",
-                details=f"It is the member {known.name} by its id and address, and its guests belong to that name.",
-                resolution=put_name_back(known),
-            )
-    node = facts.node(word)
-    if node is not None:
-        return node
+    for node in facts.nodes:
+        if word in (node.name, node.hostname):
+            _require_own_name(node, conf)
+            return node
     name = _name_at(facts, conf, word)
     if name:
         raise InputError(f"{WHAT} {word}: that is an address", resolution=f"Name the node: {name}.")
@@ -540,6 +534,24 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
             f"If it is gone for good: provision cluster forget {word}",
         )
     raise _unknown(word, facts, conf)
+
+
+def _require_own_name(node: NodeFacts, conf: CorosyncConf) -> None:
+    """Raise ``PreflightError`` for a member by id and addresses that has another name: a join would make it two."""
+    if node.hostname:
+        raise PreflightError(
+            f"{WHAT} {node.hostname}: the host name of {node.name} was changed to {node.hostname}",
+            details=f"It is the member {node.name} by its id and address, and its guests belong to that name.",
+            resolution=put_name_back(node),
+        )
+    own = own_entry(node)
+    for member in conf.members:
+        if own is not None and member.place == own.place and member.name != node.name:
+            raise PreflightError(
+                f"{WHAT} {node.name}: the cluster's list has its id and addresses as {member.name}",
+                details=f"Its own list has {node.name}, with id {own.nodeid} at {', '.join(own.addresses)}.",
+                resolution="Decide for one name first, see: provision cluster check",
+            )
 
 
 def _silence(silent: Silent) -> UnavailableError:

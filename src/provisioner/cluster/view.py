@@ -151,6 +151,15 @@ class View:
         """The member of that name in the reference's list."""
         return named(self.members, name)
 
+    def is_answering(self, member: Member) -> bool:
+        """Return whether the member answered, be it under another name with its id and addresses."""
+        places = set[tuple[int, tuple[str, ...]]]()
+        for node in self.facts.nodes:
+            own = named(members_of(node), node.name)
+            if own is not None:
+                places.add(own.place)
+        return member.place in places or self.facts.node(member.name) is not None
+
     def is_present(self, nodeid: int) -> bool:
         """Return whether the reference's partition has that node."""
         return self.reference is not None and nodeid in self.reference.present

@@ -78,9 +78,9 @@ def halves(**quorum: Any) -> ClusterFacts:
     return ClusterFacts("pve1", tuple(node(one.name, of, [one.name], **own) for one, own in zip(of, ours, strict=True)))
 
 
-def apart(present: tuple[Any, ...]) -> ClusterFacts:
-    """The nodes of a list that pve3, which runs by itself, is not in as it was."""
-    names = [one.name for one in present if one.name != "pve3"]
+def apart(present: tuple[Any, ...], away: str = "pve3") -> ClusterFacts:
+    """The nodes of a list that pve3, which runs by itself, is not in as it was; one of them is not there."""
+    names = [one.name for one in present if one.name != away]
     return ClusterFacts("pve1", (*(node(one, present, names) for one in names), node("pve3", members(3), ["pve3"])))
 
 
@@ -204,6 +204,12 @@ CASES: dict[str, Case] = {
     "halves-without-quorum": (halves(), {}, [(C.PARTITION, ""), (C.NO_QUORUM, ""), (C.PARTITION, "pve2")]),
     "removed": (apart(members(2)), {}, [(C.REMOVED, "pve3")]),
     "id-reused": (apart((*members(2), replace(member(4), nodeid=3))), {}, [(C.ID_REUSED, "pve3")]),
+    "another-name-in-the-cluster's-list": (
+        apart((*members(2), replace(member(3), name="nuc")), "nuc"), {}, [(C.RENAMED, "pve3")],
+    ),
+    "a-member-with-another-name": (
+        others(member(1), replace(member(2), name="old2"), member(3)), {}, [(C.BEHIND, "pve3")],
+    ),
     "added-again": (apart((*members(2), replace(member(3), nodeid=5))), {}, [(C.REMOVED, "pve3")]),
     "off-with-old-list": (off(departed={3: 5}, heard={3: "10.0.0.3"}), {}, [OFF_PVE3, UNSAFE_PVE3]),
     "off-unknown": (off(), {}, [OFF_PVE3, UNSAFE_PVE3]),

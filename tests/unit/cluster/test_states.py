@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from provisioner.cluster.diagnosis import diagnose, is_healthy
+from provisioner.cluster.facts import CorosyncConf
 from provisioner.cluster.forget_plan import Leftovers, target_of
 from provisioner.cluster.rejoin_preconditions import require_node
 from provisioner.cluster.text import cluster_content, diagnosis_text
 from provisioner.values.errors import PreflightError
 from tests.case_files import read_cases
+from tests.cluster_facts import members
 from tests.cluster_looks import facts_of
 
 STATES: dict[str, dict[str, Any]] = read_cases("cluster/states")
@@ -43,6 +46,13 @@ def test_a_renamed_node_is_not_joined_anew(word: str) -> None:
     with pytest.raises(PreflightError, match="host name of pve2 was changed to nuc") as caught:
         require_node(facts_of(STATES["a renamed node that is joined"]), word)
     assert "hostnamectl set-hostname pve2" in caught.value.resolution
+
+
+def test_a_node_that_the_list_has_under_another_name_is_not_joined_anew() -> None:
+    facts = facts_of({"nodes": 3, "members": {"pve3": {"name": "nuc"}}, "nodes_say": {"pve3": {"dead": True}}})
+    old = replace(facts.nodes[2], name="pve3", hostname="", local_conf=CorosyncConf("homelab", 6, members(3)))
+    with pytest.raises(PreflightError, match="the cluster's list has its id and addresses as nuc"):
+        require_node(replace(facts, nodes=(*facts.nodes[:2], old)), "pve3")
 
 
 def test_the_name_of_a_renamed_node_is_not_forgotten() -> None:
