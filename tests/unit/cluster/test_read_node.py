@@ -27,6 +27,7 @@ from provisioner.cluster.read_node import (
     read_references,
     read_storages,
 )
+from provisioner.cluster.references import read_guest_references, title_of, vmids_of
 from provisioner.values import paths
 from tests.case_files import read_cases
 from tests.corosync_captures import KINDS, NODES, look_answer, look_text
@@ -256,6 +257,33 @@ def test_keys_that_a_rejoin_left_are_told_with_the_command_that_removes_them(
         )
         assert file.read_text(encoding="ascii") == "ssh-rsa BBBB another\n"
         assert is_healthy(diagnose(ClusterFacts("n1", (*good(), said()))))
+
+
+FILES_THAT_NAME_GUESTS = {
+    "ha/resources.cfg": "ct: 444\n\tstate started\n\nvm: 100\n\tcomment secret: words\n",
+    "jobs.cfg": "vzdump: nightly\n\tschedule 02:00\n\tvmid 101,444\n",
+    "user.cfg": "user:root@pam:1:0:::canary@example.com::\npool:web:words:101,444:local:\npool:none:::local:\n",
+}
+
+
+def test_only_what_names_guests_leaves_a_node(tmp_path: Path) -> None:
+    for name, text in FILES_THAT_NAME_GUESTS.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
+    section = script.partition("pve guest-references 10 '")[2].partition("'\n")[0]
+    shell = ["/bin/sh", "-c", section.replace("/etc/pve", str(tmp_path))]
+    said = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=TIMEOUT_S).stdout
+    assert "canary" not in said
+    assert "secret" not in said
+    found = read_guest_references(said.splitlines())
+    assert [(title_of(one), sorted(vmids_of(one))) for one in found] == [
+        ("HA resource ct:444", [444]),
+        ("HA resource vm:100", [100]),
+        ("backup job nightly", [101, 444]),
+        ("pool web", [101, 444]),
+        ("pool none", []),
+    ]
 
 
 def test_mode_without_w_is_read_only() -> None:
