@@ -31,7 +31,7 @@ def look_answer(kind: str, node: str) -> str:
 
 
 def looks(story: str) -> dict[str, str]:
-    """What ``look.sh`` itself wrote on the nodes that answered in that story, by node; it had two sections less then."""
+    """What ``look.sh`` itself wrote on the nodes that answered in that story, by node; two sections are newer."""
     since = "@ qdevice 0\n@ guest-references 0\n@ end 0"
     files = sorted((FOLDER / story).glob("*.txt"))
     return {file.stem: file.read_text(encoding="utf-8").replace("@ end 0", since) for file in files}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Literal, TypeVar
 
 Named = TypeVar("Named", "Member", "NodeFacts", "Silent")
@@ -20,6 +21,20 @@ def named(items: Iterable[Named], name: str) -> Named | None:
         if item.name == name:
             return item
     return None
+
+
+def is_address(text: str) -> bool:
+    """Return whether it is an address, and no name."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def plain_name(name: str) -> str:
+    """The name as a host name is compared: without its domain, in lower case."""
+    return name.partition(".")[0].lower()
 
 
 @dataclass(frozen=True, slots=True)

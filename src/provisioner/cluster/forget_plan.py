@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import ip_address
 
-from provisioner.cluster.facts import ClusterFacts, Guest, Member, NodeFacts, Sign, Storage
+from provisioner.cluster.facts import ClusterFacts, Guest, Member, NodeFacts, Sign, Storage, is_address
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.references import RESOURCES, references_of, removal, vmids_of
-from provisioner.cluster.view import is_address
 from provisioner.cluster.votes import expected_votes, needed_by
 from provisioner.values.errors import InputError, PreflightError
 
@@ -314,13 +313,13 @@ def make_forget_plan(
         signs=tuple(signs),
         objections=tuple(objections),
         has_directory=target.name in lead.guests,
-        guest_references=_of_archived(lead, guests) if options.archive_guests else (),
+        guest_references=_of_archived(lead, guests, options),
     )
 
 
-def _of_archived(lead: NodeFacts, guests: Sequence[Guest]) -> tuple[Reference, ...]:
-    """What names the guests by number and stays when their configurations are taken away, with what to type."""
-    vmids = {guest.vmid for guest in guests}
+def _of_archived(lead: NodeFacts, guests: Sequence[Guest], options: ForgetOptions) -> tuple[Reference, ...]:
+    """What names archived guests by number and stays when their configurations are taken away, with what to type."""
+    vmids = {guest.vmid for guest in guests if options.archive_guests}
     references = list[Reference]()
     for found in references_of(lead, vmids):
         numbers = ", ".join(map(str, sorted(vmids_of(found).intersection(vmids))))
@@ -428,8 +427,7 @@ def _against_guests(facts: ClusterFacts, target: Target, options: ForgetOptions)
         vmids = sorted(guest.vmid for guest in guests)
         numbers = ", ".join(map(str, vmids))
         yield f"{target.name} has the guests {numbers}: say what becomes of their configurations, {DECISIONS}"
-    archived = guests if options.archive_guests else ()
-    for reference in _of_archived(lead_of(facts), archived):
+    for reference in _of_archived(lead_of(facts), guests, options):
         if reference.file == RESOURCES:
             yield f"HA manages a guest that is to be archived ({reference.section}). First: {reference.command}"
     destination = options.move_guests_to

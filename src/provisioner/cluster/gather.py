@@ -268,7 +268,8 @@ def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> No
 
 def _key_advice(error: ProvisionError) -> str:
     """Return what to do about a host key that is not the known one; empty for any other reason of silence."""
-    return (error.resolution or "") if ssh_failure(error.details) in KEY_FAILURES else ""
+    is_about_key = ssh_failure(error.details) in KEY_FAILURES
+    return error.resolution if is_about_key else ""
 
 
 def _by_name(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 
-from provisioner.cluster.facts import Condition, CorosyncConf, Diagnosis, Member
-from provisioner.cluster.view import View, is_address, plain_name
+from provisioner.cluster.facts import Condition, CorosyncConf, Diagnosis, Member, is_address, plain_name
+from provisioner.cluster.view import View
 from provisioner.cluster.votes import has_device, is_two_node
 
 NOT_SET = "not set"
@@ -67,7 +67,10 @@ def list_faults(conf: CorosyncConf) -> Iterator[str]:
 
 
 def _link_faults(conf: CorosyncConf) -> Iterator[str]:
-    """Yield links of which some members have no address, or addresses of two families."""
+    """Yield links of which some members have no address, or addresses of two families.
+
+    Two links may have a family each; names in the place of addresses say nothing of theirs.
+    """
     counts = {len(member.addresses) for member in conf.members}
     if len(counts) > 1:
         words = ", ".join(f"{member.name} {len(member.addresses)}" for member in conf.members)

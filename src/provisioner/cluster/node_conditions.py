@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from provisioner.cluster.facts import Condition, Diagnosis, Member, NodeFacts, named
+from provisioner.cluster.facts import Condition, Diagnosis, Member, NodeFacts, named, plain_name
 from provisioner.cluster.lists import setting_differences
 from provisioner.cluster.read_corosync import is_about
 from provisioner.cluster.view import (
@@ -15,8 +15,8 @@ from provisioner.cluster.view import (
     is_running,
     lost_addresses,
     members_of,
+    named_otherwise,
     near_addresses,
-    plain_name,
     pve_age_words,
     usable_addresses,
     version_of,
@@ -86,9 +86,9 @@ def _of_absent(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
     """Say why a node is not joined; nothing where it disturbs all nodes: that is said first of what concerns them."""
     member = view.member(node.name)
     own = named(members_of(node), node.name)
-    heir = next((other for other in view.members if own is not None and other.place == own.place), member)
-    if heir is not None and heir.name != node.name:
-        yield _named_otherwise(node, view, heir)
+    other = named_otherwise(own, view.members)
+    if other is not None:
+        yield _named_otherwise(node, view, other)
         return
     if member is None or (own is not None and own.nodeid != member.nodeid):
         yield _removed(node, view, member, own)

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from provisioner.cluster.facts import CorosyncConf, Guest, HaState, Member, NodeFacts, Peer, Pmxcfs, Storage, named
+from provisioner.cluster.facts import (
+    CorosyncConf,
+    Guest,
+    HaState,
+    Member,
+    NodeFacts,
+    Peer,
+    Pmxcfs,
+    Storage,
+    is_address,
+    named,
+    plain_name,
+)
 from provisioner.cluster.read_corosync import (
     ABSENT,
     NOT_QUORATE,
@@ -30,7 +42,6 @@ from provisioner.cluster.read_corosync import (
     read_runtime,
 )
 from provisioner.cluster.references import read_guest_references
-from provisioner.cluster.view import is_address, plain_name
 from provisioner.values.plain_data import json_value
 
 Part = TypeVar("Part")

@@ -23,7 +23,10 @@ class Weakness:
 
 
 def losses_text(view: View) -> str:
-    """Return which nodes the cluster can lose now, in a sentence without a full stop; empty without quorum."""
+    """Return which nodes the cluster can lose now, in a sentence without a full stop; empty without quorum.
+
+    Any one of them, and not all: after a loss the sentence is another one.
+    """
     if view.quorum is None or not view.has_quorum:
         return ""
     names = can_lose(view.quorum, view.members)
@@ -41,7 +44,10 @@ def degraded_diagnoses(view: View) -> Iterator[Diagnosis]:
 
 
 def weaknesses(view: View) -> tuple[Weakness, ...]:
-    """Everything that a cluster with quorum lacks while its members are there; none without quorum."""
+    """Everything that a cluster with quorum lacks beside members that are off; none without quorum.
+
+    corosync itself says nothing of it: its tools exit with 0 as long as the votes are enough.
+    """
     lead, conf = view.facts.lead, view.conf
     if lead is None or conf is None:
         return ()
@@ -155,7 +161,11 @@ class Blocked:
 
 
 def why_blocked(view: View) -> Blocked | None:
-    """Return why the reference has no quorum, unless it is that members are not there."""
+    """Return why the reference has no quorum, unless it is that members are not there.
+
+    Then bringing them back is the cure. Here it is not: corosync waits (``wait_for_all``), the list expects more votes
+    than all members have, the QDevice is missing, or a member that is there has not the votes that the list gives it.
+    """
     reference, quorum, conf = view.reference, view.quorum, view.conf
     if reference is None or conf is None or quorum is None:
         return None
@@ -166,10 +176,9 @@ def why_blocked(view: View) -> Blocked | None:
     if votes_of_all(conf) < quorum.needed:
         why = f"corosync.conf expects {expected_votes(conf)} votes, and all members together have {votes_of_all(conf)}"
         return Blocked(why, f"{by_hand} gives quorum back until corosync starts again. Then: {OVERRIDE}")
-    are_all_there = len(view.present_members) == len(view.members)
-    if are_all_there and device_votes(conf):
+    if len(view.present_members) < len(view.members):
+        return None
+    if device_votes(conf):
         why = f"all members are there, and the QDevice gives no vote ({_device_words(reference)})"
         return Blocked(why, _device_advice(conf, reference.name))
-    return (
-        Blocked("all members are there, with fewer votes than the list gives them", by_hand) if are_all_there else None
-    )
+    return Blocked("all members are there, with fewer votes than the list gives them", by_hand)

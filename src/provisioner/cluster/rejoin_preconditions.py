@@ -13,7 +13,7 @@ from provisioner.cluster.lists import list_faults, setting_differences
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
 from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address, own_entry
-from provisioner.cluster.view import has_newer_pve, pve_age_words
+from provisioner.cluster.view import has_newer_pve, named_otherwise, pve_age_words
 from provisioner.cluster.votes import expected_votes, is_two_node, needed_by, votes_without
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
 from provisioner.values.refusals import did_you_mean
@@ -544,14 +544,13 @@ def _require_own_name(node: NodeFacts, conf: CorosyncConf) -> None:
             details=f"It is the member {node.name} by its id and address, and its guests belong to that name.",
             resolution=put_name_back(node),
         )
-    own = own_entry(node)
-    for member in conf.members:
-        if own is not None and member.place == own.place and member.name != node.name:
-            raise PreflightError(
-                f"{WHAT} {node.name}: the cluster's list has its id and addresses as {member.name}",
-                details=f"Its own list has {node.name}, with id {own.nodeid} at {', '.join(own.addresses)}.",
-                resolution="Decide for one name first, see: provision cluster check",
-            )
+    other = named_otherwise(own_entry(node), conf.members)
+    if other is not None:
+        raise PreflightError(
+            f"{WHAT} {node.name}: the cluster's list has its id and addresses as {other.name}",
+            details=f"Its own list has {node.name}, with id {other.nodeid} at {', '.join(other.addresses)}.",
+            resolution="Decide for one name first, see: provision cluster check",
+        )
 
 
 def _silence(silent: Silent) -> UnavailableError:

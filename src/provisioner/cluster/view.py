@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
 
-from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Quorum, named
+from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Quorum, is_address, named
 
 DEAD = ("inactive", "failed", "not-found", "deactivating")
 
@@ -153,12 +153,11 @@ class View:
 
     def is_answering(self, member: Member) -> bool:
         """Return whether the member answered, be it under another name with its id and addresses."""
-        places = set[tuple[int, tuple[str, ...]]]()
         for node in self.facts.nodes:
             own = named(members_of(node), node.name)
-            if own is not None:
-                places.add(own.place)
-        return member.place in places or self.facts.node(member.name) is not None
+            if named_otherwise(own, (member,)) is not None:
+                return True
+        return self.facts.node(member.name) is not None
 
     def is_present(self, nodeid: int) -> bool:
         """Return whether the reference's partition has that node."""
@@ -172,18 +171,15 @@ class View:
         return self.is_present(member.nodeid)
 
 
-def is_address(text: str) -> bool:
-    """Return whether it is an address, and no name."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def plain_name(name: str) -> str:
-    """The name as a host name is compared: without its domain, in lower case."""
-    return name.partition(".")[0].lower()
+def named_otherwise(own: Member | None, members: Iterable[Member]) -> Member | None:
+    """Return the member with the id and the addresses of ``own``, and another name; None without one."""
+    if own is None:
+        return None
+    for member in members:
+        is_same = member.place == own.place
+        if is_same and member.name != own.name:
+            return member
+    return None
 
 
 def lost_addresses(node: NodeFacts, member: Member) -> tuple[str, ...]:

@@ -22,7 +22,11 @@ def has_device(conf: CorosyncConf) -> bool:
 
 
 def device_votes(conf: CorosyncConf) -> int:
-    """The votes that its QDevice may give: as the list says, else one less than the nodes have together."""
+    """The votes that its QDevice may give: as the list says, else one less than the nodes have together.
+
+    Proxmox VE writes ``votes: 1`` for two or an even number of nodes (algorithm ``ffsplit``), else nodes less one
+    (``lms``).
+    """
     if not has_device(conf):
         return 0
     told = conf.settings.get("quorum.device.votes", "")
@@ -46,7 +50,11 @@ def is_two_node(conf: CorosyncConf) -> bool:
 
 
 def needed_votes(expected: int, total: int, voters: int, *, two_node: bool) -> int:
-    """The votes that a partition of ``voters`` nodes (a QDevice that votes is one) with ``total`` votes needs."""
+    """The votes that a partition of ``voters`` nodes (a QDevice that votes is one) with ``total`` votes needs.
+
+    ``expected``: the highest that any of them expects. More than half of what is expected or there, whichever is more;
+    with ``two_node`` one of two nodes is enough.
+    """
     if two_node and voters <= TWO:
         return 1
     return max(expected, total) // 2 + 1
@@ -64,7 +72,10 @@ def needed_by(conf: CorosyncConf, quorum: Quorum, without: Collection[int] = ())
 
 
 def votes_without(quorum: Quorum, without: Collection[int]) -> int:
-    """The votes of the partition when the nodes of these ids are gone."""
+    """The votes of the partition when the nodes of these ids are gone.
+
+    The QDevice's stays: it votes for the part that is left, unless another one has more nodes.
+    """
     gone = sum(votes for nodeid, votes in quorum.present.items() if nodeid in without)
     return quorum.total - gone
 
