@@ -75,7 +75,7 @@ def _link_faults(conf: CorosyncConf) -> Iterator[str]:
     if len(counts) > 1:
         words = ", ".join(f"{member.name} {len(member.addresses)}" for member in conf.members)
         yield f"the members have links of different number: {words}"
-    for number in range(min(counts)):
+    for number in range(min(counts, default=0)):
         addresses = [member.addresses[number] for member in conf.members]
         families = {ip_address(address).version for address in filter(is_address, addresses)}
         if len(families) > 1:

@@ -65,8 +65,8 @@ def _entries(text: str) -> tuple[str, ...]:
 
 def vmid_of(entry: str) -> int:
     """The number in an entry: ``ct:101`` and ``101`` are 101; 0 where it has none."""
-    number = entry.rpartition(":")[2]
-    return int(number) if number.isdecimal() else 0
+    number = re.search(r"(?:^|:)(\d{1,18})$", entry)
+    return int(number[1]) if number else 0
 
 
 def title_of(reference: GuestReference) -> str:

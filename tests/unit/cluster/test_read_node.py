@@ -27,7 +27,7 @@ from provisioner.cluster.read_node import (
     read_references,
     read_storages,
 )
-from provisioner.cluster.references import read_guest_references, title_of, vmids_of
+from provisioner.cluster.references import read_guest_references, title_of, vmid_of, vmids_of
 from provisioner.values import paths
 from tests.case_files import read_cases
 from tests.corosync_captures import KINDS, NODES, look_answer, look_text
@@ -264,6 +264,11 @@ FILES_THAT_NAME_GUESTS = {
     "jobs.cfg": "vzdump: nightly\n\tschedule 02:00\n\tvmid 101,444\n",
     "user.cfg": "user:root@pam:1:0:::canary@example.com::\npool:web:words:101,444:local:\npool:none:::local:\n",
 }
+
+
+@pytest.mark.parametrize("entry", ["", "ct:", "9" * 5000, "ct:²", "ct:-1", "vm:1.5"])
+def test_a_number_of_a_guest_that_is_none_is_none(entry: str) -> None:
+    assert vmid_of(entry) == 0
 
 
 def test_only_what_names_guests_leaves_a_node(tmp_path: Path) -> None:
