@@ -108,7 +108,7 @@ ALLOWED_IN_TESTS = {
     "molecule/agent_team/files/engine.py: wait": "a unit of a container: it serves for as long as that runs",
     "molecule/pipelines/files/engine.py: wait": "the same",
     "tests/integration/up/team_in_turns.py: wait": "the same",
-    "tests/doubles/proxmox/incus_exec.py: join": "plays lxc-attach, which runs for as long as its command",
+    "tests/doubles/proxmox/lxc.py: subprocess.run": "plays lxc-attach, which runs for as long as its command",
     "tests/desktop_visit.py: subprocess.Popen": "runs where nothing of tests is; the client of the proof ends it",
     "tests/mutations.py: subprocess.Popen": "its session is ended in any case, which no signal may interrupt",
     "tests/unit/test_processes.py: subprocess.Popen": "is given to what it tests",

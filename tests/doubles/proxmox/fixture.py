@@ -15,8 +15,9 @@ from provisioner.hosts.proxmox.ssh import Shell
 from provisioner.values.state import Secret
 from tests.doubles.proxmox.double import Double, double
 from tests.doubles.proxmox.incus_containers import IncusContainers
+from tests.doubles.proxmox.lxc import Lxc
 from tests.doubles.proxmox.pct import Pct
-from tests.doubles.proxmox.ssh_host import NoServerError, SshHost, ssh_host
+from tests.doubles.proxmox.ssh_host import NoServerError, SshHost, configs, ssh_host
 from tests.doubles.proxmox.world import World
 from tests.lab.incus import Lab
 
@@ -38,6 +39,7 @@ class PveHost:
     containers: IncusContainers
     ssh: SshHost
     pct: Pct
+    lxc: Lxc
     access: Access
 
     @property
@@ -63,7 +65,9 @@ def real_host(lab: Lab) -> Iterator[PveHost]:
         running.world.auth_delay_s = 0
         containers.files = running.world.nodes["pve1"].devices
         pct = stack.enter_context(closing(Pct(running, containers, folder)))
+        lxc = stack.enter_context(closing(Lxc(containers, pct.bin, folder)))
         host = stack.enter_context(ssh_host(lab, folder, pct.bin, running.ca))
+        containers.configs = configs(folder)
         secret = running.world.access.add_token("root@pam", "provision", privsep=False)
         access = Access(
             running.url,
@@ -75,7 +79,7 @@ def real_host(lab: Lab) -> Iterator[PveHost]:
             ca=running.ca,
         )
         stack.enter_context(closing(Shell(access)))
-        yield PveHost(running, containers, host, pct, access)
+        yield PveHost(running, containers, host, pct, lxc, access)
 
 
 @contextmanager

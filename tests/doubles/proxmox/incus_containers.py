@@ -40,16 +40,24 @@ class IncusContainers:
         self._client = Client(Endpoint(str(lab.socket)))
         self._run = secrets.token_hex(3)
         self._started: dict[int, float] = {}
+        self._inits: dict[int, int] = {}
         self._mounts: dict[int, Mounts] = {}
         self._kept: dict[tuple[int, str], Mounts] = {}
         self._made: set[int] = set()
+        self.configs: Path | None = None
+        """Where a file for each container's configuration lies, as on its node."""
         self.files: Mapping[str, tuple[int, int]] = {}
         """The device files of the node, with their numbers."""
         self._sweep()
 
+    @property
+    def name_prefix(self) -> str:
+        """What stands before a container's number in its name."""
+        return f"{PREFIX}-{self._run}-"
+
     def name(self, vmid: int) -> str:
         """What Incus calls a container."""
-        return f"{PREFIX}-{self._run}-{vmid}"
+        return f"{self.name_prefix}{vmid}"
 
     def root(self, vmid: int) -> Path:
         """Where its root file system lies on this machine."""
@@ -63,13 +71,13 @@ class IncusContainers:
     def create(self, vmid: int, template: Template, config: Mapping[str, str]) -> None:
         """A container of the image that is the template's."""
         image = IMAGES[template.ostype, template.systemd]
+        self._make(vmid)
         body = {
             "name": self.name(vmid),
             "source": {"type": "image", "alias": image},
             "config": {**self._settings(config), MAKER: _process(os.getpid())},
             "devices": self._devices(config) | self._passed_on(config),
         }
-        self._made.add(vmid)
         self._change("post", "instances", body=body)
         self._mounts[vmid] = {}
         self._mount(vmid, config)
@@ -78,7 +86,7 @@ class IncusContainers:
         """A container with the same files; snapshots do not come along."""
         source = f"{self.name(vmid)}/{snapshot}" if snapshot else self.name(vmid)
         body = {"name": self.name(newid), "source": {"type": "copy", "source": source, "instance_only": True}}
-        self._made.add(newid)
+        self._make(newid)
         self._change("post", "instances", body=body)
         mounted = self._kept[vmid, snapshot] if snapshot else self._mounts[vmid]
         self._mounts[newid] = dict.fromkeys(mounted, "")
@@ -89,6 +97,8 @@ class IncusContainers:
         if vmid in self._made:
             _delete(self._client, self.name(vmid))
             self._made.discard(vmid)
+            if self.configs is not None:
+                (self.configs / f"{vmid}.conf").unlink()
 
     def configure(self, vmid: int, config: Mapping[str, str]) -> None:
         """Mount what is new, unmount what is not there any more, and plug in device files."""
@@ -132,9 +142,14 @@ class IncusContainers:
             return None  # a frozen one runs, as far as PVE can see
         return time.monotonic() - started
 
-    def is_frozen(self, vmid: int) -> bool:
-        """Whether it is frozen, which only ``lxc-info`` tells."""
-        return bool(self._seen(vmid)["status"] == FROZEN)
+    def init(self, vmid: int) -> int | None:
+        """The process in it that all others come from; None when it does not run. Incus is asked once for each."""
+        known = self._inits.get(vmid)
+        if known is None or f"lxc.payload.{self.name(vmid)}/" not in _groups(known):
+            known = int(self._client.get("instances", self.name(vmid), "state")["pid"]) or None
+        if known is not None:
+            self._inits[vmid] = known
+        return known
 
     def snapshot(self, vmid: int, name: str) -> None:
         """Keep its files."""
@@ -166,6 +181,11 @@ class IncusContainers:
         """Remove all."""
         for vmid in list(self._made):
             self.remove(vmid)
+
+    def _make(self, vmid: int) -> None:
+        self._made.add(vmid)
+        if self.configs is not None:
+            (self.configs / f"{vmid}.conf").touch()
 
     def _settings(self, config: Mapping[str, str]) -> dict[str, str]:
         nesting = parts("features", config.get("features", "")).get("nesting") == "1"
@@ -234,6 +254,14 @@ class IncusContainers:
             maker = (one["config"] or {}).get(MAKER)
             if maker and maker != _process(int(maker.partition(" ")[0])):
                 _delete(self._client, one["name"])
+
+
+def _groups(process: int) -> str:
+    """The control groups of a process; empty when it has ended."""
+    try:
+        return Path(f"/proc/{process}/cgroup").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _action(action: str, *, force: bool = False, timeout: int = -1) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tests.doubles.proxmox.client import Reply
 FAILED = 255
 
 CLIENT = """#!{python} -IS
+'''{shown}'''
 import json, os, socket, sys, time
 with socket.socket(socket.AF_UNIX) as service:
     service.connect({service!r})
@@ -36,7 +37,7 @@ for link, target in answer["links"].items():
         os.makedirs(os.path.dirname(link), exist_ok=True)
         os.symlink(target, link)
 if answer["becomes"]:
-    os.execvpe(answer["becomes"][0], answer["becomes"], dict(os.environ, **answer["environment"]))
+    os.execvp(answer["becomes"][0], answer["becomes"])
 sys.exit(answer["code"])
 """
 
@@ -50,7 +51,6 @@ class Answer:
     err: str = ""
     links: dict[str, str] = field(default_factory=dict)
     becomes: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
     cost_s: float = 0
 
 
@@ -99,12 +99,15 @@ class _Service(socketserver.ThreadingUnixStreamServer):
 
 
 class Program:
-    """One program at ``path``, whose service listens at ``socket`` until it is closed."""
+    """One program at ``path``, whose service listens at ``socket`` until it is closed.
 
-    def __init__(self, path: Path, socket: Path, answer: Callable[[Asked], Answer]) -> None:
+    ``shown`` stands in its file, too, for those who read that.
+    """
+
+    def __init__(self, path: Path, socket: Path, answer: Callable[[Asked], Answer], shown: str = "") -> None:
         self._server = _Service(str(socket), _Handler)
         self._server.answer = answer
-        write(path, CLIENT, service=str(socket))
+        write(path, CLIENT, service=str(socket), shown=shown)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:

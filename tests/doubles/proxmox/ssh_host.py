@@ -1,8 +1,8 @@
 """The node of the double that one can log in to: a real sshd on 127.0.0.1, with ``pct`` on its PATH.
 
-It lives in namespaces of its own: there ``/var/lib`` and ``/etc`` are layers over this machine's, and ``/etc/passwd``
-knows a user ``sshd``; all is gone with it, and it ends with the process that started it. OpenSSH's server is taken from
-Debian's package without installing that.
+It lives in namespaces of its own: there ``/var/lib``, ``/etc`` and ``/usr/share`` are layers over this machine's, and
+``/etc/passwd`` knows a user ``sshd``; all is gone with it, and it ends with the process that started it. OpenSSH's
+server is taken from Debian's package without installing that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from provisioner.values import paths
+from tests.doubles.proxmox.pct import MODULE
 from tests.lab.incus import Lab
 from tests.processes import killed_at_end
 
@@ -50,11 +51,14 @@ Host *
 INSIDE = """
 set -e
 mount --make-rprivate /
-mkdir -p "$FOLDER/lab" "$FOLDER/upper" "$FOLDER/work" "$FOLDER/home" "$FOLDER/etc" "$FOLDER/etc-work"
+mkdir -p "$FOLDER/lab" "$FOLDER/upper" "$FOLDER/work" "$FOLDER/home" "$FOLDER/etc" "$FOLDER/etc-work" \
+  "$FOLDER/share" "$FOLDER/share-work"
 mount --rbind "$STATE" "$FOLDER/lab"
 mount -t overlay -o "lowerdir=/var/lib,upperdir=$FOLDER/upper,workdir=$FOLDER/work" overlay /var/lib
 mount --rbind "$FOLDER/lab" "$STATE"
 mount -t overlay -o "lowerdir=/etc,upperdir=$FOLDER/etc,workdir=$FOLDER/etc-work" overlay /etc
+mount -t overlay -o "lowerdir=/usr/share,upperdir=$FOLDER/share,workdir=$FOLDER/share-work" overlay /usr/share
+[ ! -d "$FOLDER/pve" ] || mount --bind "$FOLDER/pve" /etc/pve
 for one in passwd shadow; do mount --bind "$FOLDER/$one" "/etc/$one"; done
 mount -t tmpfs tmpfs /run
 mkdir -m 0755 /run/sshd
@@ -111,7 +115,7 @@ def ssh_host(lab: Lab, folder: Path, path: Path, ca: Path | None = None) -> Iter
     host = SshHost(folder, _free_port())
     _write_files(host, path)
     if ca is not None:
-        _write_cluster(folder / "etc/pve", ca)
+        _write_proxmox(folder, ca)
     environment = {
         "PATH": os.environ["PATH"],
         "FOLDER": str(folder),
@@ -189,11 +193,20 @@ def _write_files(host: SshHost, path: Path) -> None:
         (folder / name).write_text(text, encoding="ascii")
 
 
-def _write_cluster(folder: Path, ca: Path) -> None:
-    """What is read of the cluster's files: ``/etc`` is a layer over this machine's, too."""
-    (folder / "nodes/pve1").mkdir(parents=True)
-    (folder / "local").symlink_to("nodes/pve1")
-    shutil.copy(ca, folder / "pve-root-ca.pem")
+def _write_proxmox(folder: Path, ca: Path) -> None:
+    """What is read of the cluster's files, and of the module that ``pct`` runs."""
+    configs(folder).mkdir(parents=True)
+    (folder / "etc/pve").mkdir(parents=True)
+    (folder / "pve/local").symlink_to("nodes/pve1")
+    shutil.copy(ca, folder / "pve/pve-root-ca.pem")
+    module = folder / "share/perl5/PVE/CLI/pct.pm"
+    module.parent.mkdir(parents=True)
+    module.write_text(MODULE, encoding="ascii")
+
+
+def configs(folder: Path) -> Path:
+    """Where the node's own containers have their configuration, seen from outside."""
+    return folder / "pve/nodes/pve1/lxc"
 
 
 def _free_port() -> int:
