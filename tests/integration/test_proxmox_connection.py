@@ -89,7 +89,7 @@ def test_what_a_task_is_told_is_no_argument_on_the_node(play: Play, pve_host: Pv
         }
     )
     succeeded(done)
-    assert CANARY not in str(pve_host.pct.asked)
+    assert CANARY not in str(pve_host.pct.asked) + str(pve_host.lxc.attached)
 
 
 def test_it_works_without_pipelining_too(play: Play, provider: ProxmoxProvider, container: str) -> None:

@@ -32,6 +32,18 @@ pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 PATIENCE_S = 30.0
 LARGE_BYTES = 8_000_000
 CANARY = "canary-4711"
+SEES = """\
+printf '%s\\n' "$0 $*" "$PWD" "$(umask)"
+id
+cat /proc/self/cgroup
+cat /proc/self/attr/current 2>/dev/null; echo
+grep -E '^(Cap|Seccomp|NoNewPrivs|Sig)' /proc/self/status
+tr '\\0' '\\n' </proc/$$/environ
+echo said >&2
+cat
+exit 7
+"""
+"""Tells user, folder, control groups, label, capabilities, environment and input; ends with 7."""
 ATTACH = """
 import sys
 from pathlib import Path
@@ -189,7 +201,23 @@ def test_the_nodes_environment_does_not_leak_and_ours_is_no_argument(
     }
     assert b"FROM_THE_NODE" not in found
     assert b"SSH_CONNECTION" not in found
-    assert CANARY not in str(pve_host.pct.asked)
+    assert CANARY not in str(pve_host.pct.asked) + str(pve_host.lxc.attached)
+
+
+def test_a_command_finds_the_same_as_by_pct_exec(shell: Shell, vmid: int, pve_host: PveHost) -> None:
+    call = execute.PctCall(vmid, ["sh", "-c", SEES, "a b", "c'd"], {"WORD": "\n$1"})
+    asked, attached = len(pve_host.pct.asked), len(pve_host.lxc.attached)
+    told = execute.execute_call(shell, call, "Unable to see", stdin=b"in\0put")
+    by_pct = shell.run(["env", "PROVISIONER_PCT=for the test", *call.argv], stdin=[call.head, b"in\0put"])
+    assert [words[:3] for words in pve_host.lxc.attached[attached:]] == [
+        ["-n", str(vmid), "--clear-env"],
+        ["-n", str(vmid), "--keep-env"],
+    ]
+    assert [words[:2] for words in pve_host.pct.asked[asked:]] == [["exec", str(vmid)]]
+    assert told.stdout.decode().startswith("a b c'd\n/root\n")
+    assert told.returncode == by_pct.returncode == 7
+    assert told.stdout == by_pct.stdout
+    assert told.stderr == call.own_stderr(by_pct.stderr)
 
 
 def test_a_command_longer_than_the_node_takes_is_run(shell: Shell, vmid: int) -> None:

@@ -75,7 +75,7 @@ def test_it_makes_what_is_needed_and_no_more_and_keeps_the_secret(lab: Lab, pve_
     assert (lab.folder / "own-ca.pem").read_bytes() == Path(pve_host.double.ca).read_bytes()
     assert "downloaded the template of debian/13" in ran.err
     assert secret_of(pve_host) not in ran.out + ran.err
-    assert not [one for one in pve_host.pct.asked if secret_of(pve_host) in str(one)]
+    assert not [one for one in (*pve_host.pct.asked, *pve_host.lxc.attached) if secret_of(pve_host) in str(one)]
     checked = lab.provision("doctor")
     assert "rights" in checked.out
     assert checked.code == 0, checked.out

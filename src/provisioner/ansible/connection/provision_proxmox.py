@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Ansible connection plugin: tasks run in a Proxmox container, by ``pct exec`` over Ansible's own ssh plugin.
+"""Ansible connection plugin: tasks run in a Proxmox container, as by ``pct exec``, over Ansible's own ssh plugin.
 
 What is run, and its input, go over stdin, so that neither stands among the arguments of a process on the node. Imports
 of ours stand inside functions: an ejected lab brings its own copies (``provisioner.eject.texts``).
@@ -99,7 +99,7 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         return given if given is not None else self._execute(["/bin/sh", "-c", text], in_data or b"")
 
     def _execute(self, command: Sequence[str], stdin: bytes) -> tuple[int, bytes, bytes]:
-        from provisioner.hosts.proxmox.execute import PctCall
+        from provisioner.hosts.proxmox.execute import PctCall, not_begun_error
         from provisioner.hosts.proxmox.ssh import Frame, bounded_call
         from provisioner.values import limits
         from provisioner.values.errors import ProvisionError
@@ -120,8 +120,8 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
             raise AnsibleConnectionFailure(f"Unable to run a task in container {self.get_option('instance')}\n{said}")
         own = call.own_stderr(outcome.stderr)
         if own is None:
-            said = to_text(outcome.stderr).strip() or "pct exec said nothing."
-            raise AnsibleConnectionFailure(f"Unable to reach container {self.get_option('instance')}\n{said}")
+            what = f"Unable to reach container {self.get_option('instance')}"
+            raise AnsibleConnectionFailure(str(not_begun_error(what, outcome.stderr)))
         return code, out, own
 
     def put_file(self, in_path: str, out_path: str) -> None:

@@ -157,7 +157,9 @@ class ProxmoxProvider(ProxmoxHost):
         """Run ``command`` in all of these containers by one command on the node, which tells its volumes, too."""
         with worded(f"Unable to look into the containers of host {self.host}"):
             vmids = {name: self.vmid(name, f"Unable to look into container {name}") for name in stdins}
-            return observe.look_into_containers(self.shell, command, vmids, stdins, shared=shared, timeout_s=timeout_s)
+            return observe.look_into_containers(
+                self.shell, command, vmids, stdins, shared=shared, timeout_s=timeout_s, on_pct=self.explain_pct
+            )
 
     def push(
         self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
@@ -272,6 +274,6 @@ KIND = Kind(
         "hosts/proxmox/execute",
         "hosts/proxmox/ssh",
     ),
-    plugin_words="`provision_proxmox` runs `pct exec` on the node over ssh; you need a key for it.",
+    plugin_words="`provision_proxmox` enters containers from their node, over ssh; you need a key for it.",
 )
 DRIVER = ProxmoxProvider

@@ -104,7 +104,7 @@ def _in_streams(shell: Shell, call: PctCall, ends: Ends, signals: int | None, wh
         return NOBODY_READS
     code = shell.code(call.argv, outcome)
     if call.own_stderr(bytes(sieve.said)) is None:
-        raise ProviderError(what, details=Foreign.of_output(outcome.stderr) or "pct exec said nothing.")
+        raise execute.not_begun_error(what, outcome.stderr)
     return code
 
 

@@ -1,4 +1,4 @@
-"""Commands and files in containers, through ``pct exec`` on their node: Proxmox' API can do neither."""
+"""Commands and files in containers, by what ``pct exec`` calls on their node: Proxmox' API can do neither."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Execution
 
 KILL_TIMEOUT_S = 3 * limits.KILL_S
-"""It has patience of its own, and a call costs its node half a second."""
+"""It has patience of its own, and where ``pct`` is used a call costs its node a second."""
 _BLOCK_BYTES = 1 << 20
 _PUSH_SCRIPT = """
 umask 077
@@ -146,10 +146,10 @@ def _run_call(
         ended = partial(kill_processes, shell, call, is_ending=True)
         done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s, limit=limit, before_kill=ended)
     except CommandKilledError as error:
-        raise ProviderError(what, details=frozen_details(shell, call.vmid, error.details)) from error
+        raise ProviderError(what, details=held_details(shell, call.vmid, error.details)) from error
     own = call.own_stderr(done.stderr)
     if own is None:
-        raise ProviderError(what, details=Foreign.of_output(done.stderr) or "pct exec said nothing.")
+        raise not_begun_error(what, done.stderr)
     return Execution(done.returncode, done.stdout, own)
 
 
@@ -165,9 +165,52 @@ def file_blocks(source: Path) -> Iterator[bytes]:
             yield block
 
 
-# Calls of `pct exec`: a program in a container gets its arguments and environment by stdin. On a command line
-# everybody on the node can read them, and a shell takes 128 KiB of them. `pct exec` hands its environment on, so the
-# container's side begins with an empty one.
+# The way into a container: `pct exec` is Perl, which takes a second to start. All that it does is to look for the
+# container's configuration on this node and for its monitor, and to become lxc-attach (PVE/CLI/pct.pm); a lock does
+# not matter to it. So lxc-attach is called at once where `pct` is that program and the container runs. In all other
+# cases `pct` itself is: it may be a wrapper that allows less, and it says best why a container cannot be entered.
+
+PCT_MODULE = "/usr/share/perl5/PVE/CLI/pct.pm"
+CONFIGS = "/etc/pve/local/lxc"
+"""The configurations of the node's own containers."""
+NO_PCT = "There is no pct there."
+NO_NODE_HINT = "Does ssh: lead to a Proxmox VE node, as root?"
+
+_ATTACH_CALLS = (
+    """exec(@lxc_attach_cmd);\
+my@lxc_attach_cmd=('lxc-attach','-n',$vmid);\
+push@lxc_attach_cmd,$keep_env?'--keep-env':'--clear-env';\
+push@lxc_attach_cmd,'--',@{$param->{'extra-args'}};""",
+    "exec('lxc-attach','-n',$vmid);exec('lxc-attach','-n',$vmid,'--',@{$param->{'extra-args'}});",
+)
+"""The lines of ``pct``'s module that call lxc-attach, since 5.0.9 and before, each once and without spaces."""
+WHY_PCT_SCRIPT = rf"""
+why_pct() {{
+  [ -z "${{SSH_ORIGINAL_COMMAND-}}" ] || {{ echo 'sshd runs a command of its own for this key'; return; }}
+  [ -z "${{SUDO_COMMAND-}}" ] || {{ echo 'the login goes through sudo'; return; }}
+  [ "$(id -u)" = 0 ] || {{ echo 'the login is not root'; return; }}
+  grep -qsx 'PVE::CLI::pct->run_cli_handler();' "$(command -v pct)" || {{ echo "pct is not Proxmox VE's own"; return; }}
+  command -v lxc-attach >/dev/null || {{ echo 'there is no lxc-attach'; return; }}
+  case $(grep -s 'lxc[-_]attach' "$module" | tr -d ' \t' | LC_ALL=C sort -u | tr -d '\n') in
+    {"|".join(map(shlex.quote, _ATTACH_CALLS))}) ;;
+    *) echo 'pct of this version calls lxc-attach in another way' ;;
+  esac
+}}
+"""
+"""Says by ``why_pct`` why lxc-attach may not be called instead of ``pct exec``; ``module``: the path ``PCT_MODULE``."""
+_ENTER_SCRIPT = f"""{WHY_PCT_SCRIPT}
+module=$1 configs=$2 vmid=$3; shift 3
+command -v pct >/dev/null || {{ echo '{NO_PCT}' >&2; exit 127; }}
+if [ -z "${{PROVISIONER_PCT-$(why_pct)}}" ] && [ -f "$configs/$vmid.conf" ] &&
+  [ "$(lxc-info -n "$vmid" -s -H 2>/dev/null)" = RUNNING ]
+then exec lxc-attach -n "$vmid" --clear-env -- "$@"; fi
+exec pct exec "$vmid" -- "$@"
+"""
+"""Becomes the command in the container; ``PROVISIONER_PCT``: what ``why_pct`` has said, where it was asked before."""
+
+# A program in a container gets its arguments and environment by stdin. On a command line everybody on the node can
+# read them, and a shell takes 128 KiB of them. `pct exec` hands its environment on, so the container's side begins
+# with an empty one.
 
 USUAL_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -275,7 +318,7 @@ class PctCall:
 def plain_call(vmid: int, command: Sequence[str]) -> list[str]:
     """What the node runs for a command that everybody may read, with nothing but the usual environment."""
     variables = [f"{name}={value}" for name, value in USUAL_ENVIRONMENT.items()]
-    return ["pct", "exec", str(vmid), "--", "/usr/bin/env", "-i", *variables, *command]
+    return ["sh", "-c", _ENTER_SCRIPT, "sh", PCT_MODULE, CONFIGS, str(vmid), "/usr/bin/env", "-i", *variables, *command]
 
 
 def killing_call(call: PctCall, signal: str = "KILL", patience_s: float = 2.0) -> PctCall:
@@ -284,23 +327,41 @@ def killing_call(call: PctCall, signal: str = "KILL", patience_s: float = 2.0) -
     return PctCall(call.vmid, ["sh", "-c", KILL_SCRIPT, "sh", f"{MARK_VARIABLE}={call.mark}", signal, tenths])
 
 
-# Frozen containers: the API calls them running, and nothing in them answers.
+def not_begun_error(what: str, said: bytes) -> ProviderError:
+    """The error for a command that did not begin in its container; ``said`` is what stood on its stderr instead."""
+    details = Foreign.of_output(said)
+    resolution = NO_NODE_HINT if details == NO_PCT else ""
+    return ProviderError(what, details=details or "pct exec said nothing.", resolution=resolution)
 
-FROZEN_TIMEOUT_S = 10.0
-FROZEN = b"FROZEN"
+
+# Containers that are held: the API calls them running, and nothing in them answers.
+
+HELD_TIMEOUT_S = 15.0
+HELD_SCRIPT = r"""
+printf '%s %s\n' "$(timeout 5 lxc-info -n "$2" -s -H 2>/dev/null)" \
+  "$(timeout 5 sed -n '/^\[/q; s/^lock: *\([a-z-]*\)$/\1/p' "$1/$2.conf" 2>/dev/null)"
+"""
+"""Says a container's state in LXC's word and its lock, each where it has one; ``CONFIGS`` and its number are given."""
+FROZEN = "FROZEN"
 
 
-def is_frozen(shell: Shell, vmid: int) -> bool:
-    """Whether the node says so; False where it cannot tell."""
+def held_details(shell: Shell, vmid: int, details: str) -> str:
+    """Why nothing was answered, with what to do where the container is frozen or locked."""
     try:
-        done = shell.run(["lxc-info", "-n", str(vmid), "-s", "-H"], timeout_s=FROZEN_TIMEOUT_S)
+        done = shell.run(["sh", "-c", HELD_SCRIPT, "sh", CONFIGS, str(vmid)], timeout_s=HELD_TIMEOUT_S)
     except (ProviderError, UnavailableError):
-        return False
-    return done.stdout.strip() == FROZEN
-
-
-def frozen_details(shell: Shell, vmid: int, details: str) -> str:
-    """Why nothing was answered, with what to do where the container is frozen."""
-    if not is_frozen(shell, vmid):
         return details
-    return f"{details}\nCT {vmid} is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n {vmid}"
+    return held_text(vmid, details, done.stdout.decode(errors="replace"))
+
+
+def held_text(vmid: int, details: str, said: str) -> str:
+    """The details with what ``HELD_SCRIPT`` said of the container."""
+    state, _, lock = said.rstrip("\n").partition(" ")
+    if lock:
+        return (
+            f"{details}\nCT {vmid} is locked ({lock}). Wait until that has ended; a lock that nothing holds any more "
+            f"goes by, on its node: pct unlock {vmid}"
+        )
+    if state == FROZEN:
+        return f"{details}\nCT {vmid} is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n {vmid}"
+    return details

@@ -56,6 +56,7 @@ class ProxmoxHost(Provider):
         self.ssh = Shell(access)
         self._vmids: dict[str, int] = {}
         self._begun: set[str] = set()
+        self._is_pct_explained = False
         self._lock = threading.Lock()
 
     @property
@@ -79,6 +80,13 @@ class ProxmoxHost(Provider):
     def task(self, start: Callable[[], Any], name: str, timeout_s: float = api.TASK_TIMEOUT_S) -> str:
         """Start a task, tell how it goes, and wait for its end."""
         return self.client.run(lambda: str(start()), name=name, on_progress=self.on_progress, timeout_s=timeout_s)
+
+    def explain_pct(self, why: str) -> None:
+        """Say once why containers of this node are entered by ``pct`` itself."""
+        with self._lock:
+            is_explained, self._is_pct_explained = self._is_pct_explained, True
+        if not is_explained:
+            self.on_progress(self.host, f"each command in a container takes a second more here, by pct: {why}")
 
     def begun(self, upid: Any) -> str:
         """Remember a task as ours."""

@@ -151,7 +151,7 @@ DETAILS_BYTES = 200
 LOOK_JOBS = 8
 """At least so many are asked at once."""
 _ONE_SCRIPT = r"""
-folder=$1 limit=$2 grace=$3 most=$4 n=$5
+folder=$1 limit=$2 grace=$3 most=$4 held=$5 configs=$6 n=$7
 ask() {
   code=0
   cat "$folder/$n.head" "$folder/shared" "$folder/$n.own" |
@@ -164,47 +164,59 @@ began=$(date +%s)
 { ask 2>&1 >&3 3>&- | keep err; } 3>&1 | keep out
 code=
 [ "$(($(date +%s) - began))" -lt "$limit" ] || code=late
-for one in out err; do
-  [ "$(($(wc -c <"$folder/$n.$one")))" -le "$most" ] || { code=cut; : >"$folder/$n.out"; : >"$folder/$n.err"; }
+for size in $(stat -c %s "$folder/$n.out" "$folder/$n.err"); do
+  [ "$size" -le "$most" ] || { code=cut; : >"$folder/$n.out"; : >"$folder/$n.err"; }
 done
-[ -z "$code" ] || echo "$code" >"$folder/$n.code"
+[ -z "$code" ] || { echo "$code"; sh -c "$held" sh "$configs" "$(cat "$folder/$n.vmid")"; } >"$folder/$n.code"
 """
-LOOK_SCRIPT = r"""
+LOOK_SCRIPT = (
+    execute.WHY_PCT_SCRIPT
+    + r"""
 set -eu
 umask 077
-root=$1 limit=$2 grace=$3 most=$4 one=$5 ready=$6
+root=$1 limit=$2 grace=$3 most=$4 one=$5 ready=$6 held=$7 module=$8 configs=$9
 read -r count size
 [ "$count" = 0 ] || command -v pct >/dev/null || { echo 'There is no pct there.' >&2; exit 1; }
+PROVISIONER_PCT=$(why_pct)
+export PROVISIONER_PCT
 folder=$(mktemp -d /dev/shm/provision.XXXXXX)
 trap 'rm -rf -- "$folder"' EXIT
 trap 'exit 129' HUP INT TERM PIPE
 head -c "$size" >"$folder/shared"
 n=0
 while [ "$n" -lt "$count" ]; do
-  read -r call head own
+  read -r vmid call head own
+  echo "$vmid" >"$folder/$n.vmid"
   head -c "$call" >"$folder/$n.call"
   head -c "$head" >"$folder/$n.head"
   head -c "$own" >"$folder/$n.own"
   n=$((n + 1))
 done
-printf '%s\n' "$(sh -c "$ready" sh "$root" | tr '\n' ' ')"
-# A call costs half a second of a processor on the node before anything is asked in the container.
+printf '%s\n%s\n' "$PROVISIONER_PCT" "$(sh -c "$ready" sh "$root" | tr '\n' ' ')"
+# Where pct is used, a call costs a second of a processor before anything is asked in the container.
 jobs=$((2 * $(nproc)))
-seq 0 "$((n - 1))" | xargs -r -P "$((jobs > 8 ? jobs : 8))" -n 1 sh -c "$one" sh "$folder" "$limit" "$grace" "$most"
+seq 0 "$((n - 1))" | xargs -r -P "$((jobs > 8 ? jobs : 8))" -n 1 \
+  sh -c "$one" sh "$folder" "$limit" "$grace" "$most" "$held" "$configs"
 n=0
 while [ "$n" -lt "$count" ]; do
-  printf '%s %s %s\n' "$(cat "$folder/$n.code")" "$(wc -c <"$folder/$n.out")" "$(wc -c <"$folder/$n.err")"
-  cat "$folder/$n.out" "$folder/$n.err"
+  stat -c %s "$folder/$n.code" "$folder/$n.out" "$folder/$n.err" | tr '\n' ' '
+  echo
+  cat "$folder/$n.code" "$folder/$n.out" "$folder/$n.err"
   n=$((n + 1))
 done
 """
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """How one call ended: its exit code, ``LATE``, or ``CUT`` when it wrote more than it may."""
+    """How one call ended: its exit code, ``LATE``, or ``CUT`` when it wrote more than it may.
+
+    ``held``: for the last two, what ``execute.HELD_SCRIPT`` said of the container.
+    """
 
     code: str
+    held: str
     out: bytes
     err: bytes
 
@@ -217,9 +229,11 @@ def look_into_containers(
     *,
     shared: bytes,
     timeout_s: float,
+    on_pct: Callable[[str], None] = lambda _why: None,
 ) -> Looked:
     """What ``command`` gave in each of the containers, and the artifact volumes that are ready on the node.
 
+    ``on_pct`` is called with the reason when containers are entered by ``pct`` itself, which takes a second for each.
     Those in which it did not run, took longer than ``timeout_s`` or wrote more than ``limits.OUTPUT_BYTES`` are among
     the failures. ``ProviderError`` when the node itself does not do what it is told.
     """
@@ -229,7 +243,9 @@ def look_into_containers(
         return Looked({}, frozenset())
     calls = {name: PctCall(vmids[name], command) for name in stdins}
     stdin = b"".join(_look_input(list(calls.values()), list(stdins.values()), shared))
-    first, answers = _ask_all(shell, calls, stdin, timeout_s)
+    why, volumes_ready, answers = _ask_all(shell, calls, stdin, timeout_s)
+    if why and calls:
+        on_pct(why)
     stopped = [calls[name] for name, answer in answers.items() if answer.code in (LATE, CUT)]
     with ThreadPoolExecutor(SESSIONS) as pool:  # what lxc-attach leaves behind
         list(pool.map(lambda call: execute.kill_processes(shell, call), stopped))
@@ -240,15 +256,15 @@ def look_into_containers(
             executions[name] = _execution(name, calls[name], answer, timeout_s)
         except ProviderError as error:
             if answer.code == LATE:
-                error.details = execute.frozen_details(shell, vmids[name], error.details)
+                error.details = execute.held_text(vmids[name], error.details, answer.held)
             failures[name] = error
-    return Looked(executions, frozenset(first.decode(errors="replace").split()), failures)
+    return Looked(executions, frozenset(volumes_ready.split()), failures)
 
 
 def _ask_all(
     shell: Shell, calls: Mapping[str, PctCall], stdin: bytes, timeout_s: float
-) -> tuple[bytes, dict[str, _Answer]]:
-    """The line about volumes, and how each of the calls ended."""
+) -> tuple[str, str, dict[str, _Answer]]:
+    """Why ``pct`` was used for the calls, the line about volumes, and how each of the calls ended."""
     most = limits.OUTPUT_BYTES
     argv = [
         "sh",
@@ -261,20 +277,24 @@ def _ask_all(
         str(most),
         _ONE_SCRIPT,
         READY_SCRIPT,
+        execute.HELD_SCRIPT,
+        execute.PCT_MODULE,
+        execute.CONFIGS,
     ]
     rounds = len(calls) // LOOK_JOBS + 1
     whole_s = limits.COMMAND_S + rounds * (timeout_s + LOOK_GRACE_S)
     done = shell.run(argv, stdin=stdin, timeout_s=whole_s, limit=(len(calls) + 1) * 2 * most)
     what = f"Unable to look into containers on {shell.destination}"
     if done.returncode:
-        resolution = "Does ssh: lead to a Proxmox VE node, as root?"
-        raise ProviderError(what, details=Foreign.of_output(done.stderr), resolution=resolution)
-    first, _, rest = done.stdout.partition(b"\n")
+        raise ProviderError(what, details=Foreign.of_output(done.stderr), resolution=execute.NO_NODE_HINT)
+    why, _, rest = done.stdout.partition(b"\n")
+    ready, _, rest = rest.partition(b"\n")
     try:
-        return first, dict(zip(calls, _answers_in(rest, len(calls)), strict=True))
+        answers = dict(zip(calls, _answers_in(rest, len(calls)), strict=True))
     except ValueError as error:
         details = rest[:DETAILS_BYTES].decode(errors="replace")
         raise ProviderError(f"{what}: its answer is damaged", details=details) from error
+    return why.decode(errors="replace"), ready.decode(errors="replace"), answers
 
 
 def _look_input(calls: Sequence[PctCall], stdins: Sequence[bytes], shared: bytes) -> Iterator[bytes]:
@@ -282,17 +302,17 @@ def _look_input(calls: Sequence[PctCall], stdins: Sequence[bytes], shared: bytes
     yield shared
     for call, own in zip(calls, stdins, strict=True):
         parts = (call.line, call.head, own)
-        yield b"%d %d %d\n" % tuple(len(part) for part in parts)
+        yield b"%d %d %d %d\n" % (call.vmid, *map(len, parts))
         yield b"".join(parts)
 
 
 def _answers_in(text: bytes, count: int) -> Iterator[_Answer]:
     for _ in range(count):
         line, _, text = text.partition(b"\n")
-        code, out, err = line.decode().split()
-        end = int(out) + int(err)
-        yield _Answer(code, text[: int(out)], text[int(out) : end])
-        text = text[end:]
+        code, out, err = map(int, line.split())
+        ended, _, held = text[:code].decode(errors="replace").partition("\n")
+        yield _Answer(ended, held, text[code : code + out], text[code + out : code + out + err])
+        text = text[code + out + err :]
 
 
 def _execution(name: str, call: PctCall, answer: _Answer, timeout_s: float) -> Execution:
@@ -303,5 +323,5 @@ def _execution(name: str, call: PctCall, answer: _Answer, timeout_s: float) -> E
         raise ProviderError(what, details=limits.cut_at(limits.OUTPUT_BYTES))
     own = call.own_stderr(answer.err)
     if own is None:
-        raise ProviderError(what, details=Foreign.of_output(answer.err) or "pct exec said nothing.")
+        raise execute.not_begun_error(what, answer.err)
     return Execution(int(answer.code), answer.out, own)

@@ -1,4 +1,7 @@
-"""A node that is this machine: an ``ssh`` that runs its command here, and a ``pct`` whose containers are this, too."""
+"""A node that is this machine: an ``ssh`` that runs its command here, and containers that are this machine, too.
+
+``pct`` and what it calls note that they were called, and ``pct`` looks as Proxmox VE's own does.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.hosts.proxmox import execute
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.ssh import Shell
+from tests.doubles.proxmox.pct import MODULE, RUNS_MODULE
 
 SSH = """#!/bin/sh
 echo "$@" >>"{folder}/asked"
@@ -18,11 +23,24 @@ case "$*" in *" -N -f "*) exit 0 ;; esac
 while [ "$1" != -- ]; do shift; done
 exec sh -c "$3"
 """
-PCT = """#!/bin/sh
+PCT = f"""#!/bin/sh
+: '{RUNS_MODULE}'
+echo pct >>"{{folder}}/entered"
 verb=$1 vmid=$2; shift 3
 case $vmid in 105|107|108) ;; *) echo "container '$vmid' not running!" >&2; exit 255 ;; esac
 exec "$@"
 """
+LXC_ATTACH = """#!/bin/sh
+echo lxc-attach >>"{folder}/entered"
+[ "$3" = --clear-env ] || {{ echo 'lxc-attach: a form that the node does not know' >&2; exit 1; }}
+shift 4
+exec env -i container=lxc "$@"
+"""
+LXC_INFO = """#!/bin/sh
+[ ! -e "{folder}/$2.frozen" ] || {{ echo FROZEN; exit; }}
+case $2 in 105|107|108) echo RUNNING ;; *) echo STOPPED ;; esac
+"""
+PROGRAMS = {"ssh": SSH, "pct": PCT, "lxc-attach": LXC_ATTACH, "lxc-info": LXC_INFO, "id": "#!/bin/sh\necho 0\n"}
 
 
 RUNNING = (105, 107, 108)
@@ -33,9 +51,26 @@ class Nearby:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name, text in (("ssh", SSH), ("pct", PCT)):
-            (folder / name).write_text(text.format(folder=folder) if name == "ssh" else text, encoding="ascii")
-            (folder / name).chmod(0o755)
+        self.module = folder / "pct.pm"
+        self.module.write_text(MODULE, encoding="ascii")
+        for name, text in PROGRAMS.items():
+            self.installs(name, text.format(folder=folder))
+        for vmid in RUNNING:
+            self.configures(vmid, f"hostname: c{vmid}\n")
+
+    def installs(self, name: str, text: str) -> None:
+        """Put a program on its PATH."""
+        (self.folder / name).write_text(text, encoding="ascii")
+        (self.folder / name).chmod(0o755)
+
+    def configures(self, vmid: int, text: str) -> None:
+        """Write a container's configuration."""
+        (self.folder / f"{vmid}.conf").write_text(text, encoding="ascii")
+
+    @property
+    def entered(self) -> list[str]:
+        """By which program a container was entered, each time."""
+        return (self.folder / "entered").read_text(encoding="ascii").split()
 
     @property
     def asked(self) -> str:
@@ -62,7 +97,12 @@ def nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nearby:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return Nearby(folder)
+    for name in ("SSH_ORIGINAL_COMMAND", "SUDO_COMMAND"):
+        monkeypatch.delenv(name, raising=False)
+    found = Nearby(folder)
+    monkeypatch.setattr(execute, "PCT_MODULE", str(found.module))
+    monkeypatch.setattr(execute, "CONFIGS", str(folder))
+    return found
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from provisioner.hosts.proxmox import execute
 from provisioner.hosts.proxmox.attach import Ends, Sieve, attach
-from provisioner.hosts.proxmox.execute import KILL_SCRIPT, MARK_VARIABLE, USUAL_ENVIRONMENT, PctCall
+from provisioner.hosts.proxmox.execute import HELD_SCRIPT, KILL_SCRIPT, MARK_VARIABLE, USUAL_ENVIRONMENT, PctCall
 from provisioner.hosts.proxmox.ssh import CommandKilledError, Shell
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Execution
@@ -86,7 +86,8 @@ def test_a_container_that_does_not_run_is_an_error_in_pcts_words(shell: Shell) -
 
 def test_an_input_that_ends_before_the_command_is_known_runs_nothing() -> None:
     call = PctCall(105, ["touch", "/no/such/file"])
-    done = subprocess.run(call.argv[4:], input=call.head[:-10], capture_output=True, check=False, timeout=60)
+    inside = call.argv[call.argv.index("/usr/bin/env") :]
+    done = subprocess.run(inside, input=call.head[:-10], capture_output=True, check=False, timeout=60)
     assert done.returncode == 125
     assert call.own_stderr(done.stderr) is None
 
@@ -167,18 +168,22 @@ def test_a_sieve_keeps_what_was_said_instead_of_beginning() -> None:
 
 
 SLOW = "It was killed after 1 s."
-ADVICE = "CT 101 is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n 101"
+FROZEN = "CT 101 is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n 101"
+LOCKED = (
+    "CT 101 is locked ({}). Wait until that has ended; a lock that nothing holds any more goes by, on its node: "
+    "pct unlock 101"
+)
 
 
 class Node:
-    """A node on which nothing in the container ends, and whose ``lxc-info`` says ``state``."""
+    """A node on which nothing in the container ends, and that says ``state`` of it: LXC's word, and its lock."""
 
     def __init__(self, state: bytes | Exception) -> None:
         self.state = state
 
     def run(self, command: Sequence[str], **_options: Any) -> Execution:
-        """Answer for ``lxc-info``; a command in the container takes too long."""
-        if command[0] != "lxc-info":
+        """Answer for what asks the node itself; a command in the container takes too long."""
+        if command[2] != HELD_SCRIPT:
             raise CommandKilledError("Unable to wait for pct", details=SLOW)
         if isinstance(self.state, Exception):
             raise self.state
@@ -188,18 +193,18 @@ class Node:
 @pytest.mark.parametrize(
     ("state", "details"),
     [
-        (b"FROZEN\n", f"{SLOW}\n{ADVICE}"),
-        (b"RUNNING\n", SLOW),
+        (b"FROZEN \n", f"{SLOW}\n{FROZEN}"),
+        (b"FROZEN backup\n", f"{SLOW}\n{LOCKED.format('backup')}"),
+        (b"RUNNING migrate\n", f"{SLOW}\n{LOCKED.format('migrate')}"),
+        (b" snapshot-delete\n", f"{SLOW}\n{LOCKED.format('snapshot-delete')}"),
+        (b"RUNNING \n", SLOW),
         (b"", SLOW),
         (ProviderError("Unable to run lxc-info"), SLOW),
         (UnavailableError("Unable to reach root@pve1 by ssh"), SLOW),
     ],
 )
-def test_a_command_that_did_not_end_says_whether_its_container_is_frozen(
-    state: bytes | Exception, details: str
-) -> None:
+def test_a_command_that_did_not_end_says_what_holds_its_container(state: bytes | Exception, details: str) -> None:
     shell = cast("Shell", Node(state))
     with pytest.raises(ProviderError, match="Unable to run true in container one") as caught:
         execute.execute(shell, 101, ["true"], timeout_s=1, name="one")
     assert caught.value.details == details
-    assert execute.is_frozen(shell, 101) is (state == b"FROZEN\n")

@@ -42,6 +42,28 @@ def test_twenty_cost_no_more_commands_than_one(shell: Shell, nearby: Nearby) -> 
     found = observe.look_into_containers(shell, ["cat"], vmids, stdins, shared=b"", timeout_s=20)
     assert {name: one.stdout.decode() for name, one in found.executions.items()} == {one: one for one in names}
     assert asked(nearby) == 1
+    assert nearby.entered == ["lxc-attach"] * 20
+
+
+def test_one_that_hangs_says_what_its_node_does_with_it(
+    shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "KILL_TIMEOUT_S", 0.2)
+    (nearby.folder / f"{ONE}.frozen").touch()
+    nearby.configures(TWO, "#lock: no option\nhostname: two\nlock: backup\n\n[before]\nlock: none\n")
+    nearby.installs("pct", "#!/bin/sh\nexec sleep 70110\n")
+    nearby.installs("lxc-attach", "#!/bin/sh\nexec sleep 70110\n")
+    found = observe.look_into_containers(
+        shell, ["true"], VMIDS, dict.fromkeys(("one", "two", "three"), b""), shared=b"", timeout_s=1
+    )
+    slow = "It was killed after 1 s."
+    frozen = f"CT {ONE} is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n {ONE}"
+    advice = "Wait until that has ended; a lock that nothing holds any more goes by, on its node"
+    assert {name: error.details for name, error in found.failures.items()} == {
+        "one": f"{slow}\n{frozen}",
+        "two": f"{slow}\nCT {TWO} is locked (backup). {advice}: pct unlock {TWO}",
+        "three": slow,
+    }
 
 
 def test_one_that_does_not_run_is_named_in_pcts_words(shell: Shell) -> None:
@@ -88,10 +110,10 @@ def test_one_whose_shell_does_nothing_that_it_is_told_is_given_up(
     shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execute, "KILL_TIMEOUT_S", 2.0)
-    pct = nearby.folder / "pct"
+    attach = nearby.folder / "lxc-attach"
     hang = f'[ "$2" = {TWO} ] && {{ shift 3; exec env -i "PROVISIONER_EXECUTION=$(mark "$@")" sleep 70109; }}\n'
     mark = 'mark() { for one; do case $one in PROVISIONER_EXECUTION=*) echo "${one#*=}"; esac; done; }\n'
-    pct.write_text(pct.read_text(encoding="ascii").replace("verb=$1", f"{mark}{hang}verb=$1"), encoding="ascii")
+    nearby.installs("lxc-attach", attach.read_text(encoding="ascii").replace("shift 4", f"{mark}{hang}shift 4"))
     began = time.monotonic()
     found = observe.look_into_containers(shell, ["cat"], VMIDS, {"one": b"1", "two": b"2"}, shared=b"", timeout_s=2)
     assert found.executions["one"].stdout == b"1"
