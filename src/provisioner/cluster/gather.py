@@ -143,14 +143,14 @@ def gather(asked: Reach, emit: Emit = lambda _event: None) -> ClusterFacts:
 
     ``UnavailableError``: ``asked`` itself does not answer. ``PreflightError``: it is no Proxmox VE host.
     """
-    first = observe_node(asked, emit)
-    if not first.is_proxmox:
+    lists = read_lists(asked)
+    if not lists.is_proxmox:
         raise PreflightError(
             f"Unable to look at a cluster: {asked.name} is no Proxmox VE host",
             details="There is no pvecm on it.",
             resolution="Name a node of the cluster: root@ADDRESS[:PORT].",
         )
-    nodes, silent = _all_found(asked, first, emit)
+    nodes, silent = _all_found(asked, lists, emit)
     for name, again in _observed_again(asked, claims_of(nodes.values(), silent.values()), emit).items():
         if isinstance(again, NodeFacts):
             nodes[name] = again
@@ -161,7 +161,7 @@ def gather(asked: Reach, emit: Emit = lambda _event: None) -> ClusterFacts:
     for node in nodes.values():
         names.update(node.addresses)
     return ClusterFacts(
-        asked=first.name,
+        asked=lists.name,
         nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
         silent=tuple(silent[key] for key in sorted(silent) if key not in names),
     )
@@ -173,9 +173,16 @@ def observe_node(node: Reach, emit: Emit = lambda _event: None) -> NodeFacts:
     shell = node.shell
     shell.open()
     offset = clock_offset(lambda: _first_word(node))
-    script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
-    done = shell.run(["sh", "-c", script, "look"], timeout_s=OBSERVE_TIMEOUT_S)
-    return read_node(done.stdout.decode(errors="replace"), node.destination.host, offset)
+    said = script_answer(shell, "sh", "look.sh", (), OBSERVE_TIMEOUT_S)
+    return read_node(said, node.destination.host, offset)
+
+
+def read_lists(node: Reach) -> NodeFacts:
+    """Ask one node only for its name and for the nodes that its lists have; errors as of ``observe_node``."""
+    node.shell.open()
+    _first_word(node)
+    said = script_answer(node.shell, "sh", "look.sh", ("lists",), OBSERVE_TIMEOUT_S)
+    return read_node(said, node.destination.host)
 
 
 def clock_offset(ask: Callable[[], bytes]) -> float:
@@ -208,26 +215,33 @@ def _first_word(node: Reach) -> bytes:
         ) from error
 
 
-def _all_found(asked: Reach, first: NodeFacts, emit: Emit) -> tuple[dict[str, NodeFacts], dict[str, Silent]]:
-    """The nodes that the lists lead to, and those that do not answer, by name (or address, where that is all)."""
-    nodes, silent = {first.name: first}, dict[str, Silent]()
+def _all_found(asked: Reach, lists: NodeFacts, emit: Emit) -> tuple[dict[str, NodeFacts], dict[str, Silent]]:
+    """The nodes that the lists lead to, and those that do not answer, by name (or address, where that is all).
+
+    ``lists``: what ``asked`` said of them, so that it and they are observed at the same time.
+    """
+    nodes, silent = dict[str, NodeFacts](), dict[str, Silent]()
     tried = {asked.destination.host}
-    for _ in range(ROUNDS):
-        wanted = list[Candidate]()
-        for candidate in candidates(nodes.values()):
-            is_tried = tried.issuperset(candidate.addresses)
-            if candidate.key not in silent or not is_tried:
-                wanted.append(candidate)
-        if not wanted:
-            break
-        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            answers = list(pool.map(lambda candidate: _ask(asked, candidate, first, emit), wanted))
-        for candidate, found in zip(wanted, answers, strict=True):
-            tried.update(candidate.addresses)
-            if isinstance(found, Silent):
-                silent[candidate.key] = found
-            else:
-                nodes.setdefault(found.name, found)
+    known: Iterable[NodeFacts] = [lists]
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        first = pool.submit(observe_node, asked, emit)
+        for _ in range(ROUNDS):
+            wanted = list[Candidate]()
+            for candidate in candidates(known):
+                is_tried = tried.issuperset(candidate.addresses)
+                if candidate.key not in silent or not is_tried:
+                    wanted.append(candidate)
+            answers = list(pool.map(lambda candidate: _ask(asked, candidate, lists, emit), wanted))
+            for candidate, found in zip(wanted, answers, strict=True):
+                tried.update(candidate.addresses)
+                if isinstance(found, Silent):
+                    silent[candidate.key] = found
+                else:
+                    nodes.setdefault(found.name, found)
+            if not wanted and lists.name in nodes:
+                break
+            nodes[lists.name] = first.result()
+            known = nodes.values()
     return nodes, silent
 
 

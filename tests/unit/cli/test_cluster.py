@@ -28,11 +28,12 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     """Address → what answers there; nobody elsewhere."""
     there: World = {one.address: one for one in cluster().nodes}
 
-    def look(reached: Reach, _emit: Callable[[Event], None]) -> NodeFacts:
+    def look(reached: Reach, _emit: Callable[[Event], None] | None = None) -> NodeFacts:
         if reached.destination.host not in there:
             raise UnavailableError(f"Unable to reach {reached.destination} by ssh", details="ssh: timed out")
         return there[reached.destination.host]
 
+    monkeypatch.setattr(gathering, "read_lists", look)
     monkeypatch.setattr(gathering, "observe_node", look)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)

@@ -64,7 +64,7 @@ class Cluster:
             one.address: replace(one, guests={**one.guests, "pve3": (guest,)}, vmlist={103: "pve3"}) for one in found
         }
 
-    def look(self, reached: Reach, _emit: Callable[[Event], None]) -> NodeFacts:
+    def look(self, reached: Reach, _emit: Callable[[Event], None] | None = None) -> NodeFacts:
         """What a node says."""
         if reached.destination.host not in self.there:
             raise UnavailableError(f"Unable to reach {reached.destination}", details="timed out")
@@ -127,6 +127,7 @@ def _saved(_shell: Shell, made: Any) -> Path:
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion) -> Cluster:
     """The cluster, reached without ssh."""
     made = Cluster(monkeypatch, snapshot)
+    monkeypatch.setattr(gathering, "read_lists", made.look)
     monkeypatch.setattr(gathering, "observe_node", made.look)
     monkeypatch.setattr(gathering, "script_answer", made.answer)
     monkeypatch.setattr(forget, "script_answer", made.answer)

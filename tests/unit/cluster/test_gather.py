@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -27,11 +28,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Address → what answers there; nobody elsewhere."""
     there: World = {one.address: one for one in cluster().nodes}
 
-    def look(reached: Reach, _emit: Callable[[Event], None]) -> NodeFacts:
+    def look(reached: Reach, _emit: Callable[[Event], None] | None = None) -> NodeFacts:
         if reached.destination.host not in there:
             raise UnavailableError(f"Unable to reach {reached.destination} by ssh", details="ssh: timed out")
         return there[reached.destination.host]
 
+    monkeypatch.setattr(gathering, "read_lists", look)
     monkeypatch.setattr(gathering, "observe_node", look)
     return there
 
@@ -70,6 +72,21 @@ def test_all_members_are_found_from_any_of_them(world: World) -> None:
         found = gather(Reach("x", f"root@{address}"))
         assert [one.name for one in found.nodes] == ["pve1", "pve2", "pve3"]
         assert found.silent == ()
+
+
+def test_all_members_are_asked_at_the_same_time_and_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them answers before all three were asked."""
+    look, all_asked = gathering.observe_node, Barrier(3)
+    asked = list[str]()
+
+    def look_together(reached: Reach, emit: Callable[[Event], None]) -> NodeFacts:
+        asked.append(reached.destination.host)
+        all_asked.wait(timeout=20)
+        return look(reached, emit)
+
+    monkeypatch.setattr(gathering, "observe_node", look_together)
+    assert [one.name for one in gather(Reach("x", "root@10.0.0.1")).nodes] == ["pve1", "pve2", "pve3"]
+    assert sorted(asked) == sorted(world)
 
 
 def test_who_does_not_answer_is_silent_with_the_reason(world: World) -> None:

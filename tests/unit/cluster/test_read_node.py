@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 import sqlite3
@@ -60,6 +61,53 @@ def verdict(changed: Mapping[str, tuple[int, str]]) -> bool:
 def test_all_sections_of_the_script_are_read() -> None:
     script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
     assert set(re.findall(r"^(?:section|pve) ([a-z-]+) ", script, re.MULTILINE)) == set(sections())
+
+
+def _look_sh(folder: Path, programs: Mapping[str, str], *words: str) -> NodeFacts:
+    """What the script says on this machine, with these programs first on its PATH."""
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
+        (folder / name).chmod(0o755)
+    call = ["/bin/sh", str(paths.data() / "cluster" / "look.sh"), *words]
+    environment = {"PATH": f"{folder}:/usr/bin:/bin"}
+    done = subprocess.run(call, env=environment, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    return read_node(done.stdout, "10.77.0.13")
+
+
+def test_the_programs_of_a_node_are_asked_at_the_same_time(tmp_path: Path) -> None:
+    """Each answers only when all of them have begun."""
+    slow = {"pveversion": "9.2", "ha-manager": "", "journalctl": ""}
+    others = " && ".join(f'[ -e "{tmp_path}/{name}.begun" ]' for name in slow)
+    together = f'touch "$0.begun"; for _ in $(seq 50); do {others} && exec echo "$said"; sleep 0.1; done; exit 9'
+    programs = {name: f'said="{said}"; {together}' for name, said in slow.items()}
+    keeps = 'mkdir "$0.folder"; echo "$0.folder"'
+    found = _look_sh(tmp_path, {**programs, "pvecm": "", "mktemp": keeps})
+    assert found.version == "9.2"
+    assert "ha" not in found.unread
+    assert not (tmp_path / "mktemp.folder").exists(), "nothing is left"
+
+
+def test_the_lists_are_told_without_a_program_of_proxmox(tmp_path: Path) -> None:
+    """A node is asked for them first, and then it and all others at the same time."""
+    mocked = dict.fromkeys(("pveversion", "ha-manager", "journalctl", "pvecm"), f"echo called >{tmp_path}/called")
+    found = _look_sh(tmp_path, mocked, "lists")
+    assert (found.is_proxmox, found.name) == (True, platform.node().partition(".")[0])
+    assert not (tmp_path / "called").exists()
+
+
+def test_once_pmxcfs_hangs_nothing_more_of_it_is_tried(tmp_path: Path) -> None:
+    script = """\
+case $6 in
+  *" /etc/pve/.members"*) exit 124 ;;
+  *" /etc/pve/"*) echo "$6" >>"$0.tried" ;;
+esac
+shift 3
+exec "$@"
+"""
+    found = _look_sh(tmp_path, {"timeout": script, "pvecm": ""})
+    assert {"members", "pve-conf", "vmlist", "storage", "ha"} <= set(found.unread)
+    assert set(found.unread.values()) >= {"it did not answer in time"}
+    assert not (tmp_path / "timeout.tried").exists()
 
 
 def test_healthy_capture_is_read_whole() -> None:

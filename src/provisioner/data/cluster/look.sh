@@ -1,34 +1,62 @@
 #!/bin/sh
 # Says what a Proxmox VE node knows of its cluster; changes nothing, and tells of secrets only their digests.
+# With the argument "lists" only which nodes there are, which takes no time.
 #
 # Each section is a line "@ NAME EXITCODE" and its output, every line of it one space to the right; "@ end 0" is last.
-# Whatever touches /etc/pve may hang with pmxcfs, so every section has a time limit.
+# Proxmox VE's programs take a second each to start, so all sections are asked side by side; and whatever touches
+# /etc/pve may hang with pmxcfs, so each has a time limit.
 # shellcheck disable=SC2016  # what a section runs is expanded by the shell that runs it
 LC_ALL=C
 export LC_ALL
 PATH=$PATH:/usr/sbin:/sbin
 
+folder=$(mktemp -d /dev/shm/provision.XXXXXX) || exit
+trap 'rm -rf -- "$folder"' EXIT
+trap 'exit 129' HUP INT TERM PIPE
+names=
+
 section() { # NAME SECONDS SCRIPT
-  out=$(timeout -k 2 "$2" sh -c "$3" 2>&1 </dev/null)
-  code=$?
-  printf '@ %s %s\n' "$1" "$code"
-  [ -z "$out" ] || printf '%s\n' "$out" | sed 's/^/ /'
+  names="$names $1"
+  {
+    timeout -k 2 "$2" sh -c "$3" >"$folder/$1" 2>&1 </dev/null
+    echo "$?" >"$folder/$1.code"
+  } &
 }
 
 hung=
-pve() { # NAME SECONDS SCRIPT: one that reads /etc/pve; when one of them hangs, the others would, too
+pve() { # NAME SECONDS SCRIPT: one that reads /etc/pve, which is not tried once a first one has hung
   if [ -n "$hung" ]; then
-    printf '@ %s 124\n' "$1"
+    section "$1" 5 'exit 124'
   else
     section "$@"
-    case $code in 124 | 137) hung=1 ;; esac
   fi
+}
+
+tell() { # all sections, once they have ended
+  wait
+  for name in $names; do
+    printf '@ %s %s\n' "$name" "$(cat "$folder/$name.code")"
+    out=$(cat "$folder/$name")
+    [ -z "$out" ] || printf '%s\n' "$out" | sed 's/^/ /'
+  done
 }
 
 section hostname 5 'uname -n'
 section proxmox 5 'command -v pvecm'
-section version 20 'pveversion'
 section addresses 5 'ip -o addr show'
+# A corosync.conf may hold the key itself.
+section local-conf 5 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/corosync/corosync.conf'
+pve members 10 'cat /etc/pve/.members'
+wait "$!"
+case $(cat "$folder/members.code") in 124 | 137) hung=1 ;; esac
+pve pve-conf 10 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/pve/corosync.conf'
+if [ "$1" = lists ]; then
+  tell
+  printf '@ end 0\n'
+  exit 0
+fi
+
+section version 20 'pveversion'
 section units 10 'systemctl show -p Id -p LoadState -p ActiveState corosync.service pve-cluster.service'
 
 # What is open, or was left in a log, is read in place; else sqlite would leave files beside it.
@@ -40,10 +68,6 @@ section database 15 'file=/var/lib/pve-cluster/config.db
   exec python3 -c "import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], timeout=5, uri=True)
 print(*connection.execute(sys.argv[2]).fetchone(), sep=chr(124))" "$uri" "$query"'
-pve members 10 'cat /etc/pve/.members'
-# A corosync.conf may hold the key itself.
-pve pve-conf 10 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/pve/corosync.conf'
-section local-conf 5 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/corosync/corosync.conf'
 section digests 5 'sha256sum /etc/corosync/authkey /etc/corosync/corosync.conf'
 pve pve-digest 10 'sha256sum /etc/pve/corosync.conf'
 
@@ -90,7 +114,10 @@ section journal 30 'journalctl -u corosync -b -n 2000 --no-pager -o short-iso |
   awk "/Corosync Cluster Engine .* starting up/ { kept = 0 } { line[kept++] = \$0 }
     END { for (i = 0; i < kept; i++) print line[i] }" |
   grep -E "starting up|Packet rejected|Unable to decrypt|Incorrect packet size|Received config version|active links|host: [0-9]+ link: |host [0-9]+ joined|membership|Sync members|Token has not been|NOT changed|Unloading all|exiting|block activity|primary component"'
+tell
 # How old a line is, only the node's own clock can say; after the log, so that no line of it is of the future.
+names=
 section now 5 'date +%Y-%m-%dT%H:%M:%S%z'
+tell
 
 printf '@ end 0\n'
