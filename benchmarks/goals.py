@@ -12,7 +12,7 @@ SIZES = (1, 5, 20)
 """Containers of the labs that are measured."""
 ISSUE_3, ISSUE_4, ISSUE_9 = "issue 3, Speed", "issue 4, Speed", "issue 9, Speed"
 ISSUE_10, ISSUE_11 = "issue 10, Speed", "issue 11, Speed"
-ISSUE_21, ISSUE_54 = "issue 21, Figures", "issue 54, Must hold"
+ISSUE_21, ISSUE_54, ISSUE_58 = "issue 21, Figures", "issue 54, Must hold", "issue 58, Must hold"
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,11 @@ GOALS = (
     Goal("desktop", "desktop: up without its proof / its packages alone", 1.15, 1, ISSUE_10),
     Goal("desktop", "desktop: clone, start and a login with panels", 15.0, 1, ISSUE_10),
     Goal("desktop", "desktop: panels after connecting", 10.0, 1, ISSUE_10),
-    Goal("looks", "20 looks: Proxmox without pct's own / Incus", 2.0, source=ISSUE_11),
-    Goal("homes", "no-op, 20: up on Proxmox without pct's own / on Incus", 2.0, source=ISSUE_11),
+    Goal("looks", "20 looks: Proxmox / Incus", 1.3, source=ISSUE_58),
+    Goal("homes", "no-op, 20: up on Proxmox / on Incus", 1.3, source=ISSUE_58),
+    Goal("homes", "20 tasks of Ansible: Proxmox / Incus", 1.2, source=ISSUE_58),
     Goal("homes", "no-op, 20 on Proxmox: commands over ssh", 1.0, source=ISSUE_11),
+    Goal("homes", "no-op, 20 on Proxmox: containers entered by lxc-attach", 20.0, source=ISSUE_58),
 )
 
 

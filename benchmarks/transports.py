@@ -46,7 +46,7 @@ def _way(lab: BenchLab, what: str, environment: Variables, variables: Variables,
     place.mkdir(exist_ok=True)
     hosts = {"all": {"hosts": {lab.containers[0]: {"ansible_python_interpreter": CONTAINER_PYTHON, **variables}}}}
     (place / "hosts.yml").write_text(json.dumps(hosts), encoding="utf-8")
-    (place / "play.yml").write_text(json.dumps(_play(place)), encoding="utf-8")
+    (place / "play.yml").write_text(json.dumps(play(place)), encoding="utf-8")
     command = [str(BIN / "ansible-playbook"), "-i", str(place / "hosts.yml"), str(place / "play.yml")]
     settings = ansible_environment() | {"ANSIBLE_CONFIG": str(lab.folder / "ansible.cfg")} | dict(environment)
     return Way(what, lambda: lab.watched(lambda: cost(command, settings, place)), rounds)
@@ -72,7 +72,7 @@ def _mitogen(_lab: BenchLab) -> tuple[Variables, Variables]:
     return environment, {"ansible_connection": MITOGEN}
 
 
-def _play(place: Path) -> list[dict[str, Any]]:
+def play(place: Path) -> list[dict[str, Any]]:
     """Four times a folder, a look, a template, a file, a line; the last one a command instead of a line."""
     (place / "template.j2").write_text("container {{ inventory_hostname }}\n", encoding="utf-8")
     tasks: list[dict[str, Any]] = []

@@ -92,9 +92,9 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     measured["memory"] = memory.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
     measured["proxmox"] = _proxmox_rows(monkeypatch)
     measured["speech"] = speech.rows_of("two sentences", {form: [Run(1.0, 3.0, 2)] for form in FORMATS})
-    measured["looks"] = looks.rows_of(dict.fromkeys((looks.INCUS, looks.ONE, looks.ALONE, looks.EACH), [1.0] * 5))
-    costs = {what: [Cost(1.0, 0.5)] * 5 for what in (homes.NEAR, homes.FAR, homes.ALONE)}
-    measured["homes"] = homes.rows_of(costs, [1] * 5)
+    measured["looks"] = looks.rows_of(dict.fromkeys((looks.INCUS, looks.ONE, looks.EACH), [1.0] * 5))
+    costs = {what: [Cost(1.0, 0.5)] * 5 for what in (homes.NEAR, homes.FAR, homes.TASKS_NEAR, homes.TASKS_FAR)}
+    measured["homes"] = homes.rows_of(costs, [(1, 20)] * 5)
     measured["desktop"] = desktop.rows_of([dict.fromkeys(desktop.MEASURED, 2.0)])
     measured["transports"] = _transports_rows(monkeypatch)
     for module, command_cost in ((cli, "cost"), (up, "_provision")):

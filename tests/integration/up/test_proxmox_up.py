@@ -110,8 +110,12 @@ def test_it_answers_and_is_what_the_file_says(lab: Lab, provider: ProxmoxProvide
 
 def test_then_there_is_nothing_to_do_and_one_command_tells(lab: Lab, pve_host: PveHost) -> None:
     before, commands = set((lab.folder / ".provision/logs").iterdir()), pve_host.ssh.commands
+    attached, by_pct = len(pve_host.lxc.attached), len(pve_host.pct.asked)
     ran = lab.provision("up", "--json")
     assert pve_host.ssh.commands == commands + 1
+    entered = [words[1] for words in pve_host.lxc.attached[attached:]]
+    assert entered == list(dict.fromkeys(entered)) != [], "each container is entered once"
+    assert len(pve_host.pct.asked) == by_pct
     assert ran.code == 0, ran.err
     assert {line["type"] for line in ran.lines} == {"version", "check", "summary"}
     assert set((lab.folder / ".provision/logs").iterdir()) == before, "Ansible was not run"
