@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     changed,
     cli,
+    cluster,
     containers,
     desktop,
     engine_terms,
@@ -36,6 +37,7 @@ from benchmarks.measuring import HEADER, Row
 
 BENCHMARKS: Mapping[str, Callable[[Labs, int], list[Row]]] = {
     "cli": lambda _labs, _rounds: cli.rows(),
+    "cluster": cluster.rows,
     "containers": lambda _labs, _rounds: containers.rows(),
     "up": lambda _labs, _rounds: up.rows(),
     "noop": noop.rows,

@@ -65,6 +65,7 @@ GOALS = (
     Goal("desktop", "desktop: up without its proof / its packages alone", 1.15, 1, ISSUE_10),
     Goal("desktop", "desktop: clone, start and a login with panels", 15.0, 1, ISSUE_10),
     Goal("desktop", "desktop: panels after connecting", 10.0, 1, ISSUE_10),
+    Goal("cluster", "cluster check, 3 nodes", 2.5, source=ISSUE_58),
     Goal("looks", "20 looks: Proxmox / Incus", 1.3, source=ISSUE_58),
     Goal("homes", "no-op, 20: up on Proxmox / on Incus", 1.3, source=ISSUE_58),
     Goal("homes", "20 tasks of Ansible: Proxmox / Incus", 1.2, source=ISSUE_58),

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, cli, desktop, homes, looks, memory, noop, proxmox, speech, transports, up
+from benchmarks import changed, cli, cluster, desktop, homes, looks, memory, noop, proxmox, speech, transports, up
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
@@ -95,6 +95,7 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     measured["looks"] = looks.rows_of(dict.fromkeys((looks.INCUS, looks.ONE, looks.EACH), [1.0] * 5))
     costs = {what: [Cost(1.0, 0.5)] * 5 for what in (homes.NEAR, homes.FAR, homes.TASKS_NEAR, homes.TASKS_FAR)}
     measured["homes"] = homes.rows_of(costs, [(1, 20)] * 5)
+    measured["cluster"] = cluster.rows_of([Cost(1.0, 0.5)] * 5)
     measured["desktop"] = desktop.rows_of([dict.fromkeys(desktop.MEASURED, 2.0)])
     measured["transports"] = _transports_rows(monkeypatch)
     for module, command_cost in ((cli, "cost"), (up, "_provision")):
