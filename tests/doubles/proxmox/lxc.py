@@ -1,9 +1,9 @@
 """LXC's own programs on the node, for the double's containers that run: ``lxc-attach`` and ``lxc-info``.
 
 Both are as quick as LXC's: on a node ``lxc-attach -n N --clear-env -- true`` took 0.011 s and ``pct exec`` 1.1 s
-(measured, PVE 9.2.11). What ``lxc-attach`` does was read in LXC's ``attach.c``: the command runs in the namespaces and
-control groups of the container, as root, in the caller's working directory where the container has such a one, with the
-caller's environment unless that is cleared; with a terminal it makes one of the container's own.
+(measured, PVE 9.2.11). What they do was seen with those of LXC 5.0.2: the command runs in the namespaces and control
+groups of the container, as root, in the caller's working directory where the container has such a one, with the
+caller's environment or a usual PATH, and with ``container=lxc``; with a terminal it gets one of the container's own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from tests.doubles.proxmox.programs import write
 FAILED = 1
 """What ``lxc-attach`` ends with when it could not begin."""
 SAID_BYTES = 1 << 20
+USUAL = {b"PATH": b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+"""All that is left of an environment that is cleared."""
 
 # It imports nothing that takes time: it is to be as quick as the real one. What enters the container is a child of the
 # double, which gets the client's descriptors: the node's sshd lives in a process namespace of its own, from which no
@@ -100,7 +102,7 @@ class Lxc:
             stdin=descriptors[0],
             stdout=descriptors[1],
             stderr=descriptors[2],
-            env={b"container": b"lxc"} if "--clear-env" in argv else environment,
+            env={**(USUAL if "--clear-env" in argv else environment), b"container": b"lxc"},
             cwd="/",
             start_new_session=True,
             check=False,

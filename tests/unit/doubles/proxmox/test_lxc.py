@@ -45,7 +45,11 @@ def attach() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("option", "environment"), [("--clear-env", ["container=lxc"]), ("--keep-env", ["OF_THE_NODE=there"])]
+    ("option", "environment"),
+    [
+        ("--clear-env", ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "container=lxc"]),
+        ("--keep-env", ["OF_THE_NODE=there", "container=lxc"]),
+    ],
 )
 def test_a_command_runs_in_the_container_where_its_caller_is(attach: Path, option: str, environment: list[str]) -> None:
     call = [str(attach), "-n", "105", option, "--", "/bin/sh", "-c", SEES]
