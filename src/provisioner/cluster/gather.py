@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provisioner.cluster.facts import ClusterFacts, NodeFacts, Sign, Silent
 from provisioner.cluster.read_corosync import UnreadableError
 from provisioner.cluster.read_node import read_node
 from provisioner.hosts.proxmox.access import SSH_CONFIG, Access
 from provisioner.hosts.proxmox.ssh import KEY_FAILURES, Destination, Shell, destination_of, no_ssh_error, ssh_failure
-from provisioner.lab.opening import open_lab
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values import paths
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError, UnavailableError
 from provisioner.values.events import ApplyProgress, Event
 from provisioner.values.plain_data import Foreign
+
+if TYPE_CHECKING:  # imported when a file names the node
+    from provisioner.labfile.hosts import ProxmoxHost
 
 DIRECT = "root@ADDRESS[:PORT]"
 _DESTINATION = re.compile(r"[^\s-]\S*@[^\s@:-][^\s@]*")
@@ -123,6 +125,10 @@ def _proxmox_hosts(words: str, file: Path) -> dict[str, ProxmoxHost]:
         if words:
             what = f"{words} is no host: there is no {file}"
         raise InputError(f"Unable to find the cluster: {what}", resolution=f"Name a node: {DIRECT}.")
+    # Nothing that a node's address needs: they take as long as a node does to answer.
+    from provisioner.lab.opening import open_lab
+    from provisioner.labfile.hosts import ProxmoxHost
+
     hosts = open_lab(file, needs="none").resolved.hosts
     return {name: host for name, host in hosts.items() if isinstance(host, ProxmoxHost)}
 
