@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from provisioner.inside import exposure
 from provisioner.inside.answers import DamagedAnswerError, egress_answer, openings_answer, places_reached
 from provisioner.lab.opening import Lab
-from provisioner.lab.resolved import INCUS_DOMAIN
 from provisioner.reconcile.addresses import lan_address
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import COMMAND
@@ -56,7 +55,7 @@ def audit(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Audited:
     found = audited(lab, running, seen.facts, effects, WHOLE)
     keyless = tuple(finding for one in running for finding in keyless_on_lan(one, lab.resolved))
     found += Audited(not_asked, (*keyless, *_passed_on(running, effects)))
-    return sum(ways_out(running, seen.actual, effects), found)
+    return sum(ways_out(lab.resolved.hostname, running, seen.actual, effects), found)
 
 
 def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Finding]:
@@ -68,13 +67,18 @@ def _passed_on(running: Sequence[Instance], effects: Effects) -> Iterator[Findin
             yield _unseen(one, _words(error))
 
 
-def ways_out(running: Sequence[Instance], actual: Fleet, effects: Effects) -> Iterator[Audited]:
-    """Ask as each service that runs others' code for what it must not reach, the lab's other containers among it."""
+def ways_out(
+    hostname: Callable[[str, str], str], running: Sequence[Instance], actual: Fleet, effects: Effects
+) -> Iterator[Audited]:
+    """Ask as each service that runs others' code for what it must not reach, the lab's other containers among it.
+
+    ``hostname``: under which name or address the first container is reached by the second.
+    """
     addresses = {one.name: one.address for one in actual.instances if one.address}
     for one in running:
         neighbours = [other for other in running if other is not one and other.name in addresses]
         places = {
-            f"{addresses[other.name]}:{service.port}": f"{other.name}.{INCUS_DOMAIN}:{service.port}"
+            f"{addresses[other.name]}:{service.port}": f"{hostname(other.name, one.name)}:{service.port}"
             for other in neighbours
             for service in other.services
             if service.port

@@ -40,7 +40,7 @@ def asked(
         return answer
 
     effects: Any = SimpleNamespace(providers={"here": SimpleNamespace(execute=execute)}, emit=lambda _event: None)
-    found = list(ways_out([WEB, LLAMA], Fleet("home", (web, LLAMA)), effects))
+    found = list(ways_out(lambda name, _user: f"{name}.incus", [WEB, LLAMA], Fleet("home", (web, LLAMA)), effects))
     told = [check.message for one in found for check in one.checks]
     return told, [finding.message for one in found for finding in one.findings], commands
 
