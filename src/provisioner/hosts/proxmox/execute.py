@@ -286,9 +286,10 @@ class PctCall:
         return self._started("-c", _RECEIVE_SCRIPT, "provision", self.mark)
 
     @property
-    def line(self) -> bytes:
-        """The same as a line for a shell, whose place the call takes: whoever kills the shell kills it."""
-        return f"exec {shlex.join(self.argv)}\n".encode(errors="surrogateescape")
+    def script(self) -> bytes:
+        """The same as a script for a shell, whose place the call takes: whoever kills the shell kills it."""
+        _, _, script, _, *words = self.argv
+        return f"set -- {shlex.join(words)}\n{script}".encode(errors="surrogateescape")
 
     @property
     def head(self) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BytesIO
 from itertools import islice
 from typing import Any
 
@@ -160,10 +161,11 @@ ask() {
 }
 # What outlives its call may hold its outputs open for ever.
 keep() { timeout --foreground "$((limit + 2 * grace))" head -c "$((most + 1))" >"$folder/$n.$1"; }
-began=$(date +%s)
+read -r began _ </proc/uptime
 { ask 2>&1 >&3 3>&- | keep err; } 3>&1 | keep out
 code=
-[ "$(($(date +%s) - began))" -lt "$limit" ] || code=late
+read -r ended _ </proc/uptime
+[ "$((${ended%.*} - ${began%.*}))" -lt "$limit" ] || code=late
 for size in $(stat -c %s "$folder/$n.out" "$folder/$n.err"); do
   [ "$size" -le "$most" ] || { code=cut; : >"$folder/$n.out"; : >"$folder/$n.err"; }
 done
@@ -198,12 +200,12 @@ jobs=$((2 * $(nproc)))
 seq 0 "$((n - 1))" | xargs -r -P "$((jobs > 8 ? jobs : 8))" -n 1 \
   sh -c "$one" sh "$folder" "$limit" "$grace" "$most" "$held" "$configs"
 n=0
+set --
 while [ "$n" -lt "$count" ]; do
-  stat -c %s "$folder/$n.code" "$folder/$n.out" "$folder/$n.err" | tr '\n' ' '
-  echo
-  cat "$folder/$n.code" "$folder/$n.out" "$folder/$n.err"
+  set -- "$@" "$folder/$n.code" "$folder/$n.out" "$folder/$n.err"
   n=$((n + 1))
 done
+[ "$count" = 0 ] || { stat -c %s "$@"; cat "$@"; }
 """
 )
 
@@ -301,18 +303,22 @@ def _look_input(calls: Sequence[PctCall], stdins: Sequence[bytes], shared: bytes
     yield b"%d %d\n" % (len(calls), len(shared))
     yield shared
     for call, own in zip(calls, stdins, strict=True):
-        parts = (call.line, call.head, own)
+        parts = (call.script, call.head, own)
         yield b"%d %d %d %d\n" % (call.vmid, *map(len, parts))
         yield b"".join(parts)
 
 
 def _answers_in(text: bytes, count: int) -> Iterator[_Answer]:
-    for _ in range(count):
-        line, _, text = text.partition(b"\n")
-        code, out, err = map(int, line.split())
-        ended, _, held = text[:code].decode(errors="replace").partition("\n")
-        yield _Answer(ended, held, text[code : code + out], text[code + out : code + out + err])
-        text = text[code + out + err :]
+    """The answers in ``text``: a line with the length of each of their three parts, and then all parts."""
+    *lines, rest = text.split(b"\n", 3 * count)
+    lengths = list(map(int, lines))
+    if (len(lengths), sum(lengths)) != (3 * count, len(rest)):
+        raise ValueError("it has another length than it says")
+    parts = BytesIO(rest)
+    for first in range(0, 3 * count, 3):
+        code, out, err = map(parts.read, lengths[first : first + 3])
+        ended, _, held = code.decode(errors="replace").partition("\n")
+        yield _Answer(ended, held, out, err)
 
 
 def _execution(name: str, call: PctCall, answer: _Answer, timeout_s: float) -> Execution:

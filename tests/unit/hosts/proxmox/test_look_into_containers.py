@@ -159,6 +159,13 @@ def test_a_machine_that_is_no_node_is_told_from_one(shell: Shell, nearby: Nearby
     assert "Proxmox VE node" in caught.value.resolution
 
 
+@pytest.mark.parametrize("says", ["", 'exec /usr/bin/stat "$@" | sed "s/^/1/"', "echo none"])
+def test_an_answer_of_another_length_than_it_says_is_none(shell: Shell, nearby: Nearby, says: str) -> None:
+    nearby.installs("stat", f"#!/bin/sh\n{says}\n")
+    with pytest.raises(ProviderError, match="its answer is damaged"):
+        observe.look_into_containers(shell, ["true"], VMIDS, {"one": b""}, shared=b"", timeout_s=20)
+
+
 def test_without_ssh_nothing_can_be_looked_into(nearby: Nearby) -> None:
     assert nearby
     assert observe.look_into_containers(None, ["true"], {}, {}, shared=b"", timeout_s=20).volumes == frozenset()
