@@ -24,6 +24,7 @@ from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.hosts.base import Provider
 from provisioner.lab import desired_fleet, images_by_host
+from provisioner.lab.builders import BUILD_HINT, dhcp_doubts
 from provisioner.lab.cards import card_requests, choose_cards
 from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.resolved import ResolvedLab
@@ -64,6 +65,8 @@ def room_diagnoses(lab: Lab, desired: Fleet, there: Fleet, provider: Provider) -
         yield diagnosed(host, "memory", Verdict(short, warning=MEMORY_HINT))
     elif has.memory:
         yield diagnosed(host, "memory", Verdict("it has what the containers of the file may take together"))
+    for words in dhcp_doubts(artifact for artifact in desired.artifacts if artifact.host == host):
+        yield diagnosed(host, "builders", Verdict(words, warning=BUILD_HINT))
     for words in has.require_room(host):
         yield diagnosed(host, "room", Verdict(words, warning=DISK_HINT))
 

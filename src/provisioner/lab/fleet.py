@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType, Upkeep
 from provisioner.lab.artifacts import MODEL_ROLE, ModelFile, built, given_options, stored
+from provisioner.lab.builders import with_builder
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
 from provisioner.lab.speech import speakers_for
@@ -143,7 +144,9 @@ def desired_fleet(
     for resolved in sorted(lab.containers.values(), key=lambda container: (container.host or "", container.name)):
         container = context.on_host(resolved)
         made = _artifacts(context, container)
-        artifacts |= {(artifact.host, artifact.volume): artifact for artifact in made}
+        for artifact in made:
+            key = (artifact.host, artifact.volume)
+            artifacts[key] = with_builder(artifact, container, artifacts.get(key))
         instances.append(_instance(context, container, made))
     return Fleet(lab.name, tuple(instances), tuple(artifacts[key] for key in sorted(artifacts)))
 

@@ -157,8 +157,11 @@ def cards_elsewhere(lab: ResolvedLab) -> Iterator[Problem]:
 
 
 def host_numbers(lab: ResolvedLab) -> Iterator[Problem]:
-    """No two containers ask for one number, nor for one address."""
+    """No two containers ask for one number, nor for one address, which is not that of ``build:`` either."""
     taken: dict[tuple[str | None, str], str] = {}
+    for builds_on, page in lab.hosts.items():
+        if page.build is not None:
+            taken[None, page.build.network.ip.partition("/")[0]] = f"for what is built on host {builds_on}"
     for name, container in lab.containers.items():
         block = container.written.block
         if block is None:
@@ -169,10 +172,11 @@ def host_numbers(lab: ResolvedLab) -> Iterator[Problem]:
         if fixed_address(container.written):
             numbers.append(("network", None, fixed_address(container.written)))
         for option, host, number in numbers:
-            holder = taken.setdefault((host, number), name)
-            if holder != name:
+            own = f"container {name}'s"
+            holder = taken.setdefault((host, number), own)
+            if holder != own:
                 path = ("containers", name, block.kind, option)
-                yield Problem(path, f"{number} is container {holder}'s", "Give one of them another.")
+                yield Problem(path, f"{number} is {holder}", "Give one of them another.")
 
 
 # Rules of models, and of the services that name them.

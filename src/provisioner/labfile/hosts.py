@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_interface
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -48,6 +49,9 @@ DEFAULT_SWAP = 512 * 2**20
 Transport = Literal["pct", "ssh", "jump"]
 """How Ansible reaches a container: by its node's ``pct exec``, or its own sshd, straight or through the node."""
 
+DHCP = "dhcp"
+_OF_NOBODY = frozenset({DHCP, "auto", "none", "None"})
+"""What may be said of the addresses of several cards at once."""
 PCT = "pct"
 """The transport that needs nothing in a container."""
 PLAIN = ("unprivileged", "onboot", "pool", "tags", "description", "protection")
@@ -122,6 +126,47 @@ def _refuse_key_of_nobody(share: Share, share_key: Secret | None) -> None:
         raise refusal("share_key is for services that take turns, and share names none", "leave it out, or write share")
 
 
+class Network(Part):
+    """The container's network card ``eth0``."""
+
+    bridge: Interface | None = Field(default=None, description="The host's `bridge` when left out")
+    ip: Annotated[str, AfterValidator(_ip), _TEXT] = Field(default="dhcp", description="dhcp, none or ADDRESS/PREFIX")
+    gateway: Annotated[str, AfterValidator(_gateway), _TEXT] | None = None
+    ip6: Annotated[str, AfterValidator(_ip6), _TEXT] | None = Field(
+        default=None, description="auto, dhcp or ADDRESS/PREFIX"
+    )
+    gateway6: Annotated[str, AfterValidator(_gateway), _TEXT] | None = None
+    vlan: Annotated[int, Field(ge=1, le=4094)] | None = None
+    firewall: bool = False
+    mac: MacAddress | None = Field(default=None, description="Chosen by Proxmox when left out")
+
+    @model_validator(mode="after")
+    def _check_gateways(self) -> Network:
+        for gateway, address, words in (("gateway", "ip", "dhcp none"), ("gateway6", "ip6", "auto dhcp")):
+            if getattr(self, gateway) is not None and (getattr(self, address) or "none") in (*words.split(), "none"):
+                raise refusal(f"{gateway} goes with a static {address}", f"leave {gateway} out, or write {address}")
+        return self
+
+
+class Build(Part):
+    """How what is built or downloaded once for a host's containers is made there, in containers of its own."""
+
+    network: Network = Field(description="Their network card; without it they ask DHCP where the container does")
+
+
+@dataclass(frozen=True, slots=True)
+class BuilderCard:
+    """The network card of a container in which something is built for another container.
+
+    ``settings``: what its kind of host calls so. ``address``: a fixed one, which only one of several can have.
+    ``asks_in_vain``: whether it may ask DHCP where nobody answers, as that other container has a fixed address.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    address: str = ""
+    asks_in_vain: bool = False
+
+
 class KindOfHost(Part):
     """What follows for a host from its kind, so that whoever uses one need not ask of which kind it is.
 
@@ -173,6 +218,10 @@ class KindOfHost(Part):
         """Return the block of a container that gives these settings again; the inverse of ``settings_of``."""
         return {}
 
+    def builder_card(self, block: ProxmoxContainer | None) -> BuilderCard:  # noqa: ARG002 - for kinds that have one
+        """Return the card of a container in which something is built for the container of that block."""
+        return BuilderCard()
+
     def direct_way(self, block: ProxmoxContainer | None) -> str:  # noqa: ARG002 - for kinds that have one
         """Return by which way Ansible reaches a container's own sshd; empty where it goes through the host."""
         return ""
@@ -203,6 +252,7 @@ class ProxmoxHost(KindOfHost):
     templates: Storage | None = Field(default=None, description="For templates; the first fit one if left out")
     bridge: Interface = DEFAULT_BRIDGE
     pool: Label | None = Field(default=None, description="Pool of Proxmox that its containers are put into")
+    build: Build | None = None
     share: Share = Field(default=[], description=_SHARE)
     share_key: KeyValue | None = Field(default=None, description=_SHARE_KEY)
 
@@ -229,7 +279,7 @@ class ProxmoxHost(KindOfHost):
         mounts = sorted(options.mounts, key=lambda one: one.path)
         settings: dict[str, Any] = {
             "swap": options.swap,
-            "network": {"bridge": self.bridge, **options.network.model_dump(exclude_none=True)},
+            "network": self._card(options.network),
             "features": tuple(sorted({NESTING, *options.features})),
             "devices": tuple(one.model_dump() for one in sorted(options.devices, key=lambda one: one.path)),
             "mounts": tuple(one.model_dump(exclude_none=True) for one in mounts),
@@ -269,6 +319,19 @@ class ProxmoxHost(KindOfHost):
         # 0 is a wish of its own: no swap
         return said if seen["swap"] == default["swap"] else {**said, "swap": _swap(seen["swap"])}
 
+    def builder_card(self, block: ProxmoxContainer | None) -> BuilderCard:
+        """Return that of ``build:``, else one that asks DHCP where the container's is."""
+        if self.build is not None:
+            network = self.build.network
+            fixed = {network.ip, str(network.ip6), str(network.mac)} - _OF_NOBODY
+            return BuilderCard({"network": self._card(network)}, " ".join(sorted(fixed)))
+        own = (block or ProxmoxContainer()).network
+        card = self._card(Network(bridge=own.bridge, vlan=own.vlan))
+        return BuilderCard({"network": card}, asks_in_vain=own.ip != DHCP)
+
+    def _card(self, network: Network) -> dict[str, Any]:
+        return {"bridge": self.bridge, **network.model_dump(exclude_none=True)}
+
     def direct_way(self, block: ProxmoxContainer | None) -> str:
         """Return the container's transport, or the host's, where that is no ``pct``."""
         way = (block.transport if block else None) or self.transport
@@ -299,28 +362,6 @@ def _mount(options: Mapping[str, Any]) -> dict[str, Any]:
 def _differing(options: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
     """What is not said by default."""
     return {name: value for name, value in options.items() if name not in default or default[name] != value}
-
-
-class Network(Part):
-    """The container's network card ``eth0``."""
-
-    bridge: Interface | None = Field(default=None, description="The host's `bridge` when left out")
-    ip: Annotated[str, AfterValidator(_ip), _TEXT] = Field(default="dhcp", description="dhcp, none or ADDRESS/PREFIX")
-    gateway: Annotated[str, AfterValidator(_gateway), _TEXT] | None = None
-    ip6: Annotated[str, AfterValidator(_ip6), _TEXT] | None = Field(
-        default=None, description="auto, dhcp or ADDRESS/PREFIX"
-    )
-    gateway6: Annotated[str, AfterValidator(_gateway), _TEXT] | None = None
-    vlan: Annotated[int, Field(ge=1, le=4094)] | None = None
-    firewall: bool = False
-    mac: MacAddress | None = Field(default=None, description="Chosen by Proxmox when left out")
-
-    @model_validator(mode="after")
-    def _check_gateways(self) -> Network:
-        for gateway, address, words in (("gateway", "ip", "dhcp none"), ("gateway6", "ip6", "auto dhcp")):
-            if getattr(self, gateway) is not None and (getattr(self, address) or "none") in (*words.split(), "none"):
-                raise refusal(f"{gateway} goes with a static {address}", f"leave {gateway} out, or write {address}")
-        return self
 
 
 class PassedDevice(Part):
@@ -381,7 +422,8 @@ class ProxmoxContainer(Part):
             yield ("vmid",), "null", "the next free number"
         for address, gateway, instead in (("ip", "gateway", "dhcp"), ("ip6", "gateway6", "auto")):
             if "/" in (getattr(self.network, address) or ""):
-                yield ("network", address), instead, f"{address}: {instead}"
+                words = f"{address}: {instead} (or: --set proxmox.network.{address}=ADDRESS/PREFIX)"
+                yield ("network", address), instead, words
             if getattr(self.network, gateway) is not None:
                 yield ("network", gateway), "null", ""
         if self.network.mac is not None:
@@ -404,6 +446,9 @@ class IncusHost(KindOfHost):
     domain: ClassVar[str] = "incus"
     """In which its bridge serves names (``dns.domain``'s default)."""
     attaches_cards: ClassVar[bool] = True
+
+    build: ClassVar[None] = None
+    """It gives an address to whatever is built on it."""
 
     incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
     cert: str | None = Field(default=None, description="File of the client certificate; this user's own when left out")

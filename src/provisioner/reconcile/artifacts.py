@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -72,14 +72,28 @@ def ensure_artifacts(
     with ThreadPoolExecutor(1) as beside:
         imports = [beside.submit(_import, one, file, providers[one.host], emit) for one, file in copies]
         try:
-            if missing:
-                _Build(missing, providers, lab, run_playbook, emit, folder).run()
+            for at_once in _builds_at_once(missing):
+                _Build(at_once, providers, lab, run_playbook, emit, folder).run()
         except BaseException:
             for waiting in imports:
                 waiting.cancel()
             raise
     for ended in imports:
         ended.result()
+
+
+def _builds_at_once(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
+    """Return the artifacts by what may be built at once: builders of one address follow one another."""
+    rounds: list[list[Artifact]] = []
+    for artifact in artifacts:
+        address = artifact.builder_address
+        for at_once in rounds:
+            if not address or address not in [other.builder_address for other in at_once]:
+                at_once.append(artifact)
+                break
+        else:
+            rounds.append([artifact])
+    return rounds
 
 
 def _import(artifact: Artifact, file: Path, provider: Provider, emit: Emit) -> None:
@@ -197,7 +211,13 @@ class _Build:
         mount = {"volume": artifact.volume, "path": artifact.path, "readonly": "false"}
         devices = (Device("artifact", "volume", mount),)
         return Instance(
-            artifact.builder, artifact.host, self.lab, artifact.image, devices=devices, kind=InstanceKind.BUILDER
+            artifact.builder,
+            artifact.host,
+            self.lab,
+            artifact.image,
+            devices=devices,
+            kind=InstanceKind.BUILDER,
+            settings=artifact.builder_settings,
         )
 
 
@@ -419,6 +439,8 @@ def reopened(artifact: Artifact, builder: Instance, provider: Provider, say: Say
         )
     try:
         provider.stop(builder)  # what a killed run has left going in it must not write beside the new one
+        if builder.settings:
+            provider.update(replace(there, settings={**there.settings, **builder.settings}))
         provider.start(builder)
         provider.wait_until_ready(builder)
         if _holds_something(artifact, builder, provider):

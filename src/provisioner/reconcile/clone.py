@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.lab.builders import has_nobody_to_ask
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
 from provisioner.labfile.document import parse_document
@@ -61,6 +62,11 @@ fi
 
 The roles start the units again, once their options are the copy's: until then nothing computes as the original does.
 """
+SET_IP = "Give it an address that nothing else has: --set proxmox.network.ip=ADDRESS/PREFIX"
+_GATEWAYS = {"gateway": "ip", "gateway6": "ip6"}
+"""The keys of gateways, and those of the addresses that they go with."""
+NETWORK = "network"
+"""The setting of a container on Proxmox with its network card."""
 CARD = ("gpu", "node")
 """Kinds of devices by which a container has a card."""
 
@@ -147,7 +153,7 @@ def _text_with_new(lab: Lab, text: str, wanted: Wanted) -> str:
     container = lab.spec.containers[wanted.source]
     for setting in wanted.settings:
         _check(setting, container, lab, wanted)
-    given_up = [setting for setting, _ in _given_up(container) if not wanted.says(setting.path)]
+    given_up = [setting for setting, _ in _given_up(container, wanted)]
     settings = (*wanted.settings, *given_up, Setting(("copy_of",), wanted.source))
     try:
         return with_copy(text, wanted.source, wanted.name, settings)
@@ -186,16 +192,25 @@ def _check(setting: Setting, container: Container, lab: Lab, wanted: Wanted) -> 
         )
 
 
-def _given_up(container: Container) -> Iterator[tuple[Setting, str]]:
-    """What only one of two containers can have, as a copy has it instead, each in words."""
+def _given_up(container: Container, wanted: Wanted) -> Iterator[tuple[Setting, str]]:
+    """Yield what only one of two containers can have and was not asked for, as a copy has it instead, in words."""
+    for setting, words in _of_one_alone(container, wanted):
+        if not wanted.says(setting.path):
+            yield setting, words
+
+
+def _of_one_alone(container: Container, wanted: Wanted) -> Iterator[tuple[Setting, str]]:
     if container.adopt:
         yield Setting(("adopt",), "false"), ""
     for role, service in container.services.items():
         if service.expose == "lan":
             yield Setting((SERVICES, role, "expose"), "host"), f"{role} is not exposed to the LAN"
-    if container.block is not None:
-        for path, instead, words in container.block.given_up():
-            yield Setting((container.block.kind, *path), instead), words
+    if container.block is None:
+        return
+    for path, instead, words in container.block.given_up():
+        if path[-1] in _GATEWAYS and wanted.says((container.block.kind, *path[:-1], _GATEWAYS[path[-1]])):
+            continue  # another address has the same gateway
+        yield Setting((container.block.kind, *path), instead), words
 
 
 def objection(container: ResolvedContainer) -> tuple[str, str] | None:
@@ -234,8 +249,9 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
         why = f"as a copy of {source.name} as it is now, with {wanted.words}"
         made = Plan((Change("create", wanted.name, None, copy, why),))
         effects.announce(made)
-        for given_up in _told(lab.spec.containers[wanted.source], wanted):
-            effects.emit(Diagnostic("note", f"{wanted.name} gets what two cannot have of its own: {given_up}"))
+        for _, words in _given_up(lab.spec.containers[wanted.source], wanted):
+            if words:
+                effects.emit(Diagnostic("note", f"{wanted.name} gets what two cannot have of its own: {words}"))
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
@@ -243,7 +259,7 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: 
             require_room(text.file, text.after)
             if left is not None:
                 effects.providers[left.host].delete(left)
-            _copied(with_copy, source, wanted, replace(effects, emit=emit), text)
+            _copied(with_copy, source, copy, replace(effects, emit=emit), text)
     _proved(with_copy, wanted, effects, _loses_nothing)
     return Outcome(made, applied=True)
 
@@ -268,18 +284,15 @@ def _loses_nothing(plan: Plan) -> bool:
     return not plan.of("replace", "delete")
 
 
-def _told(container: Container, wanted: Wanted) -> Iterator[str]:
-    for setting, words in _given_up(container):
-        if words and not wanted.says(setting.path):
-            yield words
-
-
 def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tuple[Instance, Instance, Instance | None]:
     """The original as it is, the copy as it shall be, and what a killed run has left of it.
 
     Raises ``PreflightError`` where it cannot be made.
     """
     _refuse(wanted, objection(lab.resolved.containers[wanted.source]))
+    copied = with_copy.resolved.containers[wanted.name]
+    if has_nobody_to_ask(copied, lab.resolved.containers[wanted.source]):
+        _refuse(wanted, (f"it would ask DHCP, and build: of host {host_name(copied)} says that there is none", SET_IP))
     there = observe(lab.name, effects.providers)
     source = there.instance(wanted.source)
     if source is None:
@@ -331,7 +344,7 @@ def _refuse(wanted: Wanted, why: tuple[str, str] | None) -> None:
         raise PreflightError(wanted.what, details=why[0], resolution=why[1])
 
 
-def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, text: NewText) -> None:
+def _copied(with_copy: Lab, source: Instance, wanted: Instance, effects: Effects, text: NewText) -> None:
     """Make the copy, give it keys of its own, and write it into the file: all of it, or nothing is left."""
     provider = effects.providers[source.host]
     copy = replace(source, name=wanted.name)
@@ -339,9 +352,13 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
     try:
         made = snapshots.worked(effects, wanted.name, snapshots.CLONE, lambda: provider.clone(source, wanted.name))
         try:
+            # Its card it gets from up, when nothing would be loaded as in the original.
             without_card = tuple(device for device in made.devices if device.kind not in CARD)
-            if without_card != made.devices:  # it gets it from up, when nothing would be loaded as in the original
-                made = provider.update(replace(made, devices=without_card))
+            settings = dict(made.settings)
+            if NETWORK in wanted.settings:  # where no DHCP answers, it must not ask for an address
+                settings[NETWORK] = wanted.settings[NETWORK]
+            if (without_card, settings) != (made.devices, made.settings):
+                made = provider.update(replace(made, devices=without_card, settings=settings))
             provider.start(made)
             provider.wait_until_ready(made)
             _renew(with_copy.resolved.containers[wanted.name], effects)

@@ -221,6 +221,12 @@ class Artifact:
     """Whether a build that was ended goes on in the same builder: it is a download, and most of it may be there."""
     made_for: str = field(default="", compare=False)
     """What it is made for beyond what is usual, in words that follow "made "."""
+    builder_settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The ``settings`` of its builder."""
+    builder_address: str = field(default="", compare=False)
+    """The fixed address that its builder shares with others, which only one of them can have at a time."""
+    builder_beside: str = field(default="", compare=False)
+    """The container of a fixed address in whose network its builder asks DHCP; empty where DHCP surely answers."""
     mounted_at: str = field(kw_only=True)
 
     @property

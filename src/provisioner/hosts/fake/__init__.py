@@ -18,7 +18,7 @@ from provisioner.hosts.fake.cards import Cards
 from provisioner.hosts.fake.locks import Locks
 from provisioner.hosts.fake.programs import PROGRAMS
 from provisioner.hosts.fake.volumes import Volume, Volumes
-from provisioner.hosts.fake.world import Container, Program, World
+from provisioner.hosts.fake.world import Container, Program, World, asks_dhcp
 from provisioner.values import limits
 from provisioner.values.capacity import Capacity, Disk
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
@@ -26,6 +26,10 @@ from provisioner.values.plan import Change
 from provisioner.values.state import Execution, Fleet, HostState, Instance, Status
 
 __all__ = ["Container", "FakeProvider", "Volume"]
+
+
+_CHANGED = ("cpu", "memory", "disk", "nesting", "devices", "settings")
+"""The attributes of a container that a change may concern."""
 
 
 class FakeProvider(World, Provider):
@@ -116,7 +120,7 @@ class FakeProvider(World, Provider):
         with self.mutex:
             container = self.existing(instance, "change")
             self.volumes.require(instance, what)
-            wanted = {name: getattr(instance, name) for name in ("cpu", "memory", "disk", "nesting", "devices")}
+            wanted = {name: getattr(instance, name) for name in _CHANGED}
             container.instance = replace(container.instance, **wanted | self.alters)
             return container.instance
 
@@ -146,9 +150,10 @@ class FakeProvider(World, Provider):
             self.killed.add(running.name)
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
-        """Give the container an address, unless it is one of ``never_ready``."""
+        """Give the container an address, unless it is one of ``never_ready`` or asks for one that nobody gives."""
         container = self.container(instance.name, f"Unable to wait for container {instance.name}")
-        if instance.name in self.never_ready or container.instance.status is not Status.RUNNING:
+        is_in_vain = instance.name in self.never_ready or (not self.dhcp and asks_dhcp(container.instance))
+        if is_in_vain or container.instance.status is not Status.RUNNING:
             details = f"It was not ready after {timeout_s:.0f} s.\nThe end of its console:\n(empty)"
             raise ReadyTimeoutError(f"Unable to start container {instance.name}", details=details)
         with self.mutex:
@@ -157,16 +162,17 @@ class FakeProvider(World, Provider):
         return container.instance
 
     def clone(self, instance: Instance, name: str) -> Instance:
-        """Copy what it is now, stopped and unpublished."""
+        """Copy what it is now, stopped and unpublished, with no fixed address."""
         what = f"Unable to clone container {instance.name} as {name}"
         with self.mutex:
             source = self.existing(instance, "clone")
             self.require_room(name, what)
             state = source.state()
             devices = tuple(device for device in state.instance.devices if device.kind != "publish")
-            made = replace(
-                state.instance, name=name, devices=devices, status=Status.STOPPED, address=None, snapshots=()
-            )
+            settings = dict(state.instance.settings)
+            settings.pop("network", None)
+            copy = replace(state.instance, name=name, devices=devices, settings=settings)
+            made = replace(copy, status=Status.STOPPED, address=None, snapshots=())
             self.containers[name] = Container(made, state.files, state.modes)
             return made
 

@@ -44,6 +44,8 @@ class World:
     """Bytes that the host says it has; it says nothing where they are 0."""
     pool = Pool("disks", UNKNOWN, UNKNOWN)
     """The storage of all disks."""
+    dhcp = True
+    """Whether anybody answers containers that ask for an address, as those do whose settings name none."""
     confines = False
     refusal = ""
     """Why it cannot hold containers to what they reach although it says that it may."""
@@ -101,3 +103,9 @@ class World:
             raise ProviderError(what, details="The name is taken.")
         if len(self.containers) >= self.room:
             raise ProviderError(what, details="No space left on device", resolution="The pool is full: grow it.")
+
+
+def asks_dhcp(instance: Instance) -> bool:
+    """Whether it asks for an address: its settings name none."""
+    network: Mapping[str, str] = instance.settings.get("network", {})
+    return network.get("ip", "dhcp") == "dhcp"

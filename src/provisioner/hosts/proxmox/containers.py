@@ -28,7 +28,7 @@ from provisioner.inside.file_systems import Growth, Look
 from provisioner.inside.system_start import Start
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.values.plain_data import Foreign
-from provisioner.values.state import Instance, Status
+from provisioner.values.state import Instance, InstanceKind, Status
 
 
 def require_no_publication(instance: Instance) -> None:
@@ -629,8 +629,11 @@ def _timeout_error(
     where = card.get("bridge", "its bridge")
     if "tag" in card:
         where += f" with VLAN {card['tag']}"
-    resolution = f"Does a DHCP server answer on {where}? Else write network: {{ ip: ADDRESS/PREFIX, gateway: ADDRESS }}"
-    return _not_ready_error(host, guest, what, resolution)
+    instead = "network: { ip: ADDRESS/PREFIX, gateway: ADDRESS }"
+    page = f"{instead}; for a copy: --set proxmox.network.ip=ADDRESS/PREFIX"
+    if guest.mark is not None and guest.mark.kind is InstanceKind.BUILDER:
+        page = f"on the host's page: build: {{ {instead} }}"
+    return _not_ready_error(host, guest, what, f"Does a DHCP server answer on {where}? Else write {page}")
 
 
 def _not_ready_error(host: ProxmoxHost, guest: Guest, what: str, resolution: str) -> ReadyTimeoutError:

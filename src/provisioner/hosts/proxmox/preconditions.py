@@ -385,7 +385,7 @@ def storages_used(changes: Sequence[Change], place: Place) -> UsersByThing:
     for before, after in _updates_of(changes, "mounts", "devices"):
         for name in dict.fromkeys(rights.storages(after, place, before)):
             users[name].append(after.name)
-    for artifact in _artifacts_built(changes):
+    for artifact in artifacts_built(changes):
         users[place.storage].append(artifact.name)
     return users
 
@@ -398,8 +398,9 @@ def bridges_used(changes: Sequence[Change], place: Place) -> UsersByThing:
         network = container.settings.get("network", {})
         bridge = network.get("bridge") or place.bridge
         users[bridge].append(container.name)
-    for artifact in _artifacts_built(changes):
-        users[place.bridge].append(artifact.name)
+    for artifact in artifacts_built(changes):
+        network = artifact.builder_settings.get("network", {})
+        users[network.get("bridge") or place.bridge].append(artifact.name)
     return users
 
 
@@ -410,7 +411,7 @@ def pools_used(changes: Sequence[Change], place: Place) -> UsersByThing:
     for container in (*containers_made(changes), *moved):
         pool = str(container.settings.get("pool", place.pool))
         users[pool].append(container.name)
-    for artifact in _artifacts_built(changes):
+    for artifact in artifacts_built(changes):
         users[place.pool].append(artifact.name)
     users.pop("", None)  # a container without a pool
     return users
@@ -421,7 +422,7 @@ def images_used(changes: Iterable[Change]) -> UsersByThing:
     users: dict[str, list[str]] = defaultdict(list)
     for container in containers_made(changes):
         users[container.image].append(container.name)
-    for artifact in _artifacts_built(changes):
+    for artifact in artifacts_built(changes):
         users[artifact.image].append(artifact.name)
     return users
 
@@ -475,7 +476,7 @@ def _number_of(thing: Thing | None) -> int | None:
 
 def makes_containers(changes: Sequence[Change]) -> bool:
     """Whether any container is made, be it one that only builds something."""
-    return bool(containers_made(changes) or _artifacts_built(changes))
+    return bool(containers_made(changes) or artifacts_built(changes))
 
 
 def settings_for_root(change: Change) -> tuple[str, ...]:
@@ -504,7 +505,8 @@ def _needs_inside(change: Change) -> bool:
     return bool(change.after.roles or change.after.devices)
 
 
-def _artifacts_built(changes: Iterable[Change]) -> list[Artifact]:
+def artifacts_built(changes: Iterable[Change]) -> list[Artifact]:
+    """The artifacts that are made, each in a container of its own."""
     artifacts = []
     for change in changes:
         after = change.after

@@ -23,6 +23,7 @@ from provisioner.hosts.proxmox.preconditions import (
 )
 from provisioner.hosts.proxmox.rights import NEW, OLDEST_WITH_DEVICES, Place, Right, TagAccess
 from provisioner.hosts.proxmox.translate import DEFAULT_DISK
+from provisioner.lab.builders import BUILD_HINT, dhcp_doubts
 from provisioner.values.capacity import UNKNOWN, Capacity, Disk, Pool
 from provisioner.values.declared import REACHES
 from provisioner.values.errors import PreflightError
@@ -262,6 +263,8 @@ def plan_notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
     yield from _notes_of_root(changes, grounds)
     yield from _notes_of_device_files(changes, grounds)
     yield from _notes_of_ways_out(changes, grounds)
+    for doubt in dhcp_doubts(preconditions.artifacts_built(changes)):
+        yield f"{doubt}. {BUILD_HINT}"
     for unlisted in grounds.disks.unlisted:
         yield f"whether disks of others lie under a number is not known of storage {unlisted}"
     for objection in rights_objections(grounds.unseen, grounds.access):

@@ -72,6 +72,8 @@ def _need(way: Way, found: tuple[str, str]) -> Need:
     disks, templates = page.storage or found[0], page.templates or found[1]
     storages = {disks, templates}
     bridges = {page.bridge}
+    if page.build is not None:
+        bridges.add(page.build.network.bridge or page.bridge)
     for one in here:
         if one is not None:
             storages |= {one.storage or disks, *(mount.storage or disks for mount in one.mounts)}

@@ -106,7 +106,7 @@ def of_change(change: Change, place: Place) -> Iterator[Right]:
     """What one change needs."""
     before, after = change.before, change.after
     if isinstance(after, Artifact):
-        builder = Instance(after.builder, after.host, "", after.image)
+        builder = Instance(after.builder, after.host, "", after.image, settings=after.builder_settings)
         yield from _of_creation(builder, place)
     elif change.action in ("create", "replace") and isinstance(after, Instance):
         yield from _of_creation(after, place)

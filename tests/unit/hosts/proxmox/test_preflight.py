@@ -13,6 +13,7 @@ from provisioner.hosts.proxmox import ProxmoxProvider, marks
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.api import Client
 from provisioner.hosts.proxmox.preflight import review_plan
+from provisioner.lab.builders import BUILD_HINT
 from provisioner.report.messages import error_text
 from provisioner.values.errors import PreflightError
 from provisioner.values.plan import Change
@@ -69,6 +70,14 @@ def refused(access: Access, *changes: Change, **page: Any) -> PreflightError:
         looked(access, *changes, **page)
     assert caught.value.exit_code == 4
     return caught.value
+
+
+def test_a_build_that_may_ask_dhcp_in_vain_is_noted(access: Access) -> None:
+    (note,) = looked(access, built("web", bridge="vmbr0", ip="dhcp", vlan=20), **SSH)
+    assert note.startswith(
+        "tool: made in containers that ask DHCP on vmbr0 with VLAN 20, where web has a fixed address."
+    )
+    assert note.endswith(BUILD_HINT)
 
 
 def test_an_ordinary_plan_has_nothing_to_be_said_of(pve: Double, access: Access) -> None:
@@ -144,6 +153,16 @@ def mounts(size: str = "1GiB", **more: str) -> dict[str, Any]:
     return {"mounts": [{"path": "/data", "size": size, **more}]}
 
 
+def built(beside: str = "", **network: object) -> Change:
+    return Change(
+        "build",
+        "tool",
+        None,
+        dataclasses.replace(ARTIFACT, builder_settings={"network": network}, builder_beside=beside),
+        "not there yet",
+    )
+
+
 NAMES = ("nosuch", "local", "elsewhere", "off")
 BRIDGE = {"network": {"bridge": "vmbr9"}}
 INSIDE, BUILD = creation(wanted(base=BASE)), Change("build", "tool", None, ARTIFACT, "not there yet")
@@ -165,6 +184,7 @@ REFUSED: dict[str, Case] = {
     "storage local by the host": (down(), (creation(wanted()),), {"storage": "local"}),
     "no storage at all": (without_storages, (creation(wanted()),), {}),
     "no such bridge": (down(), (block(**BRIDGE),), {}),
+    "no such bridge for a build": (down(), (built(bridge="vmbr9"),), SSH),
     "no such bridge for a change": (down(), (update(there(wanted()), wanted(proxmox=BRIDGE)),), {}),
     "no such pool": (down(), (block(pool="lab"),), {}),
     "no template": (down(), (creation(wanted(image="plan9/4")),), {}),

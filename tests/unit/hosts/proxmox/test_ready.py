@@ -10,7 +10,7 @@ from provisioner.hosts.proxmox import ProxmoxProvider, execute
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.guest import address_in
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
-from provisioner.values.state import Execution, Status
+from provisioner.values.state import Execution, InstanceKind, Status
 from tests.doubles.proxmox import Double
 from tests.unit.hosts.proxmox.box import driver, guest, memory, wanted
 
@@ -39,6 +39,16 @@ def test_one_that_gets_no_address_is_told_with_what_was_seen(pve: Double, provid
     assert "fe80::" in caught.value.details
     assert "TASK OK" in caught.value.details, "the log of its start"
     assert "DHCP server answer on vmbr0" in caught.value.resolution
+
+
+def test_of_a_builder_the_page_is_named_that_gives_it_an_address(pve: Double, access: Access) -> None:
+    provider, builder = driver(access), wanted(kind=InstanceKind.BUILDER)
+    provider.create(builder)
+    provider.start(builder)
+    memory(pve).dhcp_s = 1e9
+    with pytest.raises(ReadyTimeoutError) as caught:
+        provider.wait_until_ready(builder, timeout_s=0.3)
+    assert "write on the host's page: build: { network: { ip: ADDRESS/PREFIX" in caught.value.resolution
 
 
 def test_one_that_has_stopped_is_not_waited_for(provider: ProxmoxProvider) -> None:
