@@ -40,15 +40,18 @@ class Containers:
         in_file = name in self._lab.spec.containers
         if there is None and not in_file:
             raise self._unknown(name)
-        if there is not None and there.status is Status.RUNNING:
+        what = f"Unable to look into container {name}"
+        if there is None:
+            state, hint = self._actual.absence(name, self._lab.loaded.path)
+            return PreflightError(f"{what}: {state}", resolution=hint)
+        if there.status is Status.RUNNING:
             return None
-        state = f"is {there.status}" if there else "does not exist yet"
         hint = f"Run: provision up {self._lab.loaded.path} {name}"
-        if there is not None and not in_file:
+        if not in_file:
             start = kind_of(self._providers[there.host].kind).start_command.format(**{**there.settings, "name": name})
             up = "It is no longer in the file: write it there and run provision up"
             hint = f"{up}, or run on host {there.host}: {start}"
-        return PreflightError(f"Unable to look into container {name}: it {state}", resolution=hint)
+        return PreflightError(f"{what}: it is {there.status}", resolution=hint)
 
     def _unknown(self, name: str) -> InputError:
         orphans = {one.name for one in self._actual.instances if one.kind is InstanceKind.SERVING}

@@ -73,10 +73,12 @@ def address_of(session: Session, lab: Lab, name: str, *, is_on_lan: bool) -> str
 def _observed_address(session: Session, lab: Lab, name: str) -> str:
     from provisioner.reconcile import observe
 
-    there = observe.observe(lab.name, session.effects(lab).providers).instance(name)
-    if there is None or there.address is None:
-        raise PreflightError(
-            f"Unable to tell the address of container {name}: it does not run",
-            resolution=f"Run: provision up {lab.loaded.path}",
-        )
+    actual = observe.observe(lab.name, session.effects(lab).providers)
+    there = actual.instance(name)
+    what = f"Unable to tell the address of container {name}"
+    if there is None:
+        why, hint = actual.absence(name, lab.loaded.path)
+        raise PreflightError(f"{what}: {why}", resolution=hint)
+    if there.address is None:
+        raise PreflightError(f"{what}: it does not run", resolution=f"Run: provision up {lab.loaded.path}")
     return there.address

@@ -116,6 +116,9 @@ def look_at(lab: Lab, effects: Effects, service: ResolvedService, verb: str) -> 
     """The engine in its container, and what is seen of that; raises ``PreflightError`` where it does not run."""
     seen = survey(lab, effects, [service.container], needs_cards=False)
     (instance,) = seen.wanted
+    if seen.actual.instance(service.container) is None:
+        why, hint = seen.actual.absence(service.container, lab.loaded.path)
+        raise PreflightError(f"Unable to {verb} {service.address}", details=f"Its container: {why}", resolution=hint)
     if not is_running(instance, seen.actual):
         raise PreflightError(
             f"Unable to {verb} {service.address}: its container does not run",

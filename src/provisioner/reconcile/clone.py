@@ -296,7 +296,8 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
     there = observe(lab.name, effects.providers)
     source = there.instance(wanted.source)
     if source is None:
-        raise PreflightError(f"{wanted.what}: {wanted.source} is not there", resolution="Run: provision up")
+        why, hint = there.absence(wanted.source, lab.loaded.path)
+        raise PreflightError(wanted.what, details=f"{wanted.source}: {why}", resolution=hint)
     left = snapshots.left_copy(replace(source, name=wanted.name), effects)
     if left is None:
         _refuse(wanted, _taken(wanted.name, host_name(lab.resolved.containers[wanted.source]), there))

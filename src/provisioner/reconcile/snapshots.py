@@ -254,12 +254,14 @@ def _back(one: Instance, name: str, now: str, effects: Effects) -> bool:
 
 def _chosen(lab: Lab, effects: Effects, targets: Sequence[str]) -> list[Instance]:
     """The containers that are there; an orphan may be named."""
-    there = observe(lab.name, effects.providers).instances
-    known = {one.name for one in there}
-    lab.check_targets([name for name in targets if name not in known])
+    there = observe(lab.name, effects.providers)
+    known = {one.name for one in there.instances}
     missing = [name for name in targets if name not in known]
-    _refuse(dict.fromkeys(missing, "it is not there"), "Run: provision up")
-    return [one for one in there if not targets or one.name in targets]
+    lab.check_targets(missing)
+    reasons = {name: there.absence(name, lab.loaded.path) for name in missing}
+    hints = dict.fromkeys(hint for _, hint in reasons.values())
+    _refuse({name: why for name, (why, _) in reasons.items()}, "\n".join(hints))
+    return [one for one in there.instances if not targets or one.name in targets]
 
 
 def _what_becomes(one: Instance, effects: Effects) -> str:

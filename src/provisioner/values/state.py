@@ -288,6 +288,13 @@ class Fleet:
         """The container of that name, or None."""
         return next((one for one in self.instances if one.name == name), None)
 
+    def absence(self, name: str, file: object) -> tuple[str, str]:
+        """What became of a container of ``file`` that is not among these, and what to do about it."""
+        for host in self.hosts.values():
+            if name in host.moved:
+                return f"it is {host.moved[name]} now", host.moved_hints[name]
+        return "it does not exist yet", f"Run: provision up {file} {name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Execution:

@@ -27,10 +27,13 @@ class RefusedError(ApiError):
 
 
 class UnreachableError(ApiError):
-    """What a node says about another one whose API cannot be reached: AnyEvent's own status, without a body."""
+    """What a node says about another one, or a process of its own, that it gets no answer from, without a body.
 
-    def __init__(self) -> None:
-        super().__init__(595, "Connection refused")
+    The statuses are AnyEvent's own: 595 where no connection came up, 596 where no answer came within 30 s.
+    """
+
+    def __init__(self, status: int = 595, reason: str = "Connection refused") -> None:
+        super().__init__(status, reason)
 
 
 class DroppedError(Exception):

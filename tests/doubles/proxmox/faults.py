@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from tests.doubles.proxmox.access import Access
-from tests.doubles.proxmox.errors import DroppedError, died
+from tests.doubles.proxmox.errors import ApiError, DroppedError, UnreachableError, died
 from tests.doubles.proxmox.locks import Locks
 from tests.doubles.proxmox.tasks import Tasks
 
@@ -22,8 +22,8 @@ class Drop:
     path: re.Pattern[str]
     times: int
     done: bool
-    words: str = ""
-    """What the node says instead, with status 500."""
+    error: ApiError | None = None
+    """What the node says instead."""
 
 
 class Faults:
@@ -44,7 +44,12 @@ class Faults:
 
     def fail(self, verb: str, path: str, words: str, *, times: int = 1) -> None:
         """Answer the next calls (``path`` is a pattern) with 500 and these words, and do nothing."""
-        self._drops.append(Drop(verb, re.compile(path), times, done=False, words=words))
+        self._drops.append(Drop(verb, re.compile(path), times, done=False, error=died(words)))
+
+    def give_up(self, verb: str, path: str, status: int, *, times: int = 1, done: bool = False) -> None:
+        """Answer the next calls as pveproxy does that waits for a process of the node, with ``done`` after its work."""
+        error = UnreachableError(status, "Connection timed out")
+        self._drops.append(Drop(verb, re.compile(path), times, done, error))
 
     def meet(self, verb: str, path: str, *, done: bool) -> None:
         """End the connection here when a test has asked for it."""
@@ -52,7 +57,7 @@ class Faults:
             for drop in self._drops:
                 if drop.times and drop.verb == verb and drop.done == done and drop.path.fullmatch(path):
                     drop.times -= 1
-                    raise died(drop.words) if drop.words else DroppedError
+                    raise drop.error or DroppedError
 
     def slow_tasks(self, kind: str, seconds: float) -> None:
         """Let tasks of a kind (``vzcreate`` ...) wait before they do anything."""

@@ -382,6 +382,29 @@ def test_a_container_that_was_moved_out_of_reach_is_not_missing(up: World) -> No
     assert up.command("destroy", "--yes", "--lab", "homelab").printed == up.snapshot
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exec", "llama", "--", "true"),
+        ("logs", "llama"),
+        ("clone", "llama", "trial"),
+        ("clone", "llama", "trial", "--yes", "--set", "services.llama_cpp.parallel=2"),
+        ("snapshot", "llama"),
+        ("rollback", "llama", "--yes"),
+        ("bench", "llama", "--kind", "engine"),
+    ],
+    ids=lambda words: " ".join(words[:5]),
+)
+def test_a_verb_that_works_inside_says_where_a_container_is_that_was_moved(up: World, words: tuple[str, ...]) -> None:
+    del up.host.containers["llama"]
+    up.host.elsewhere["llama"] = "on node pve2, as CT 105"
+    answer = up.command(*words)
+    assert answer.code == 4
+    assert "it is on node pve2, as CT 105 now" in answer.err
+    assert "Bring it back." in answer.err
+    assert "provision up" not in answer.err
+
+
 def test_a_missing_image_hides_nothing_else_that_is_in_the_way(
     world: World, lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

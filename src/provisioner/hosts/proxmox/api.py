@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from provisioner.hosts.proxmox.session import Login
 
 PATIENCE_S = 60.0
+TIMEOUT_S = 40.0
+"""Longer than the 30 s after which a node gives up another process of its own: its words say who did not answer."""
 HASTY_TIMEOUT_S = 5.0
 HASTY_PATIENCE_S = 1.0
 PARALLEL = 10
@@ -33,7 +35,7 @@ T = TypeVar("T")
 class Client:
     """Calls of a cluster's API, from many threads at once; nothing is connected to before the first one."""
 
-    def __init__(self, access: Access, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, access: Access, *, timeout_s: float = TIMEOUT_S) -> None:
         self.access = access
         self.patience_s = PATIENCE_S
         self._timeout_s = timeout_s
@@ -41,6 +43,7 @@ class Client:
         self._logins: dict[bool, Login] = {}
         self._shared: session.TlsAdapter | None = None
         self._was_reached = False
+        self._has_node_answered = False
         self._node = access.node
         self._hasty: Client | None = None
 
@@ -150,15 +153,29 @@ class Client:
                     raise
             except PveError as error:
                 self._was_reached = True
-                if not failures.is_transient(error) or not backoff.wait():
+                error.lost = verb != "GET" and error.status in failures.SILENT
+                may_succeed = failures.is_transient(error) or self._may_answer(error, path)
+                if not may_succeed or not backoff.wait():
                     raise
             else:
                 self._was_reached = True
+                self._has_node_answered |= self._is_of_node(path)
                 return checked_answer(path, answer) if verb == "GET" else answer
 
     def _may_pass(self, error: UnreachableError) -> bool:
         """Whether to ask again: never what may have been done, and not for a minute whether there is a host at all."""
         return error.is_passing and not error.lost and (self._was_reached or not error.unsent)
+
+    def _may_answer(self, error: PveError, path: Sequence[object]) -> bool:
+        """Whether to ask again what was only to be read: of our own node, which has answered before.
+
+        One of another node is asked once: that this is off is what many want to know.
+        """
+        is_read = error.verb == "GET" and error.status in failures.NODE_DOWN
+        return is_read and self._has_node_answered and self._is_of_node(path)
+
+    def _is_of_node(self, path: Sequence[object]) -> bool:
+        return tuple(path[:2]) == ("nodes", self._node)
 
     def _login(self, *, as_root: bool) -> Login:
         access = self.access

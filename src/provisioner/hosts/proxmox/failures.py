@@ -12,7 +12,9 @@ from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.plain_data import MOST_OF_AN_OUTPUT, Foreign
 
 NODE_DOWN = frozenset({595, 596, 597, 598, 599})
-"""AnyEvent's own statuses: the node that was asked could not reach the one that was meant."""
+"""AnyEvent's own statuses: the node that was asked could not reach the one that was meant, or got no answer."""
+SILENT = NODE_DOWN - {595}
+"""Those after which the one that was meant may have done what it was asked for: 595 is that no connection came up."""
 
 _LOCK_TIMEOUT = re.compile(r"can't lock file '[^']*' - got timeout")
 _MISSING = re.compile(
@@ -26,6 +28,10 @@ _LOG_LINES = 40
 """Of a failed task's log that are shown."""
 
 _LOST = "Whether it was done is not known. Run the same command again: it looks first."
+_NODE_HINT = (
+    "Is that node on, do pveproxy and pvedaemon run there, and does no container of it hang? See, on it: "
+    "systemctl status pveproxy pvedaemon; pct list"
+)
 _ADVICE = (
     (r"^Permission check failed$", "{who} lacks a privilege, and Proxmox does not say which. See: provision doctor"),
     (
@@ -140,7 +146,7 @@ def resolution(error: PveError) -> str:
     if isinstance(error, UnreachableError):
         return " ".join(filter(None, (_LOST if error.lost else "", error.resolution)))
     if error.status in NODE_DOWN:
-        return "Is that node on, and do pveproxy and pvedaemon run there? See, on it: systemctl status pveproxy"
+        return " ".join(filter(None, (_LOST if error.lost else "", _NODE_HINT)))
     who = error.who or "This user"
     denied = _DENIED.search(_said(error))
     if denied:

@@ -34,7 +34,7 @@ from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnection
 from urllib3.util.ssl_ import ALPN_PROTOCOLS
 
 from provisioner.hosts.proxmox.access import Access
-from provisioner.hosts.proxmox.failures import NODE_DOWN, PveError, UnreachableError
+from provisioner.hosts.proxmox.failures import NODE_DOWN, SILENT, PveError, UnreachableError
 from provisioner.values.plain_data import json_value
 
 TICKET_RENEW_S = 3600.0
@@ -189,9 +189,17 @@ def _call_error(error: ResourceException, verb: str, path: Sequence[object], who
     reason = _reason_text(error.content)
     message = str(body.get("message") or reason or f"status {error.status_code}").strip()
     if error.status_code in NODE_DOWN and tuple(path[:1]) == ("nodes",):
-        message = f"Node {path[1]} cannot be reached by the others: {message}"
+        message = f"{_who_is_silent(error.status_code, path)}: {message}"
     text = "\n".join([message, *(f"{name}: {words}" for name, words in errors.items())])
     return PveError(text, status=error.status_code, reason=reason, errors=errors, verb=verb, who=who)
+
+
+def _who_is_silent(status: int, path: Sequence[object]) -> str:
+    """Who did not answer the node that was asked: another node, or a process of a node that waits for a container."""
+    if status not in SILENT:
+        return f"Node {path[1]} cannot be reached by the others"
+    asked = "/".join(str(part) for part in path[2:])
+    return f"Node {path[1]} has not answered in time when it was asked for {asked}"
 
 
 def _reason_text(reason: str) -> str:

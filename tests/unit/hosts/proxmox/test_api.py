@@ -179,6 +179,47 @@ def test_a_node_that_is_down_is_named(pve: Double, client: Client) -> None:
     assert "Is that node on" in failures.resolution(caught.value)
 
 
+@pytest.mark.parametrize("status", [595, 596])
+def test_a_read_of_our_own_node_is_asked_again_when_that_gives_up_once(
+    pve: Double, client: Client, status: int
+) -> None:
+    """Facts: a GET that waits for a container that hangs ends with 596; the next one may answer."""
+    pve.world.add_guest(105, "pve1")
+    path = "/nodes/pve1/lxc/105/config"
+    assert client.node == "pve1"
+    client.get("nodes", "pve1", "lxc")
+    pve.world.faults.give_up("GET", path, status, times=2)
+    assert client.get("nodes", "pve1", "lxc", 105, "config")["hostname"] == "CT105"
+    client.patience_s = 0.3
+    pve.world.faults.give_up("GET", path, status, times=100)
+    with pytest.raises(PveError, match=r"Node pve1 .*: Connection timed out") as caught:
+        client.get("nodes", "pve1", "lxc", 105, "config")
+    assert ("lxc/105/config" in caught.value.message) == (status == 596)
+    assert "does no container of it hang" in failures.resolution(caught.value)
+
+
+def test_another_node_is_asked_once(pve: Double, client: Client) -> None:
+    client.get("nodes", client.node, "lxc")
+    pve.take_down("pve2")
+    began = time.monotonic()
+    with pytest.raises(PveError, match="Node pve2"):
+        client.get("nodes", "pve2", "lxc")
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize(("status", "done", "lost"), [(596, True, True), (596, False, True), (595, False, False)])
+def test_a_change_that_a_node_gave_up_may_have_been_made(
+    pve: Double, client: Client, status: int, *, done: bool, lost: bool
+) -> None:
+    pve.world.add_guest(105, "pve1")
+    pve.world.faults.give_up("PUT", "/nodes/pve1/lxc/105/config", status, done=done)
+    with pytest.raises(PveError) as caught:
+        client.put("nodes", "pve1", "lxc", 105, "config", memory=300)
+    assert caught.value.lost is lost
+    assert ("Whether it was done is not known" in failures.resolution(caught.value)) is lost
+    assert (pve.world.guests[105].config.get("memory") == "300") is done
+
+
 def test_a_lock_that_is_held_for_a_while_is_waited_for(pve: Double, client: Client) -> None:
     """Facts: 500 ``can't lock file … got timeout``."""
     guest = pve.world.add_guest(105, "pve1")

@@ -142,6 +142,17 @@ def test_a_rollback_that_fails_leaves_it_running(pve: Double, provider: ProxmoxP
     assert running(pve)
 
 
+@pytest.mark.parametrize("path", [".*/tasks/UPID.*vzrollback.*/status", ".*/lxc/[0-9]+/status/current"])
+def test_a_rollback_goes_on_when_a_node_gives_up_a_question(
+    pve: Double, provider: ProxmoxProvider, one: Instance, path: str
+) -> None:
+    provider.client.patience_s = 5
+    provider.snapshot(one, "a")
+    provider.update(replace(one, memory=2 * GIB))
+    pve.world.faults.give_up("GET", path, 596)
+    assert provider.rollback(one, "a").memory == GIB
+
+
 def test_the_lost_answer_of_a_snapshot_is_looked_for(pve: Double, provider: ProxmoxProvider, one: Instance) -> None:
     path = f"/nodes/pve1/lxc/{guest(pve).vmid}/snapshot"
     pve.world.faults.drop("POST", path, done=True)
