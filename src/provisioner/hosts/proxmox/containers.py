@@ -16,6 +16,7 @@ from provisioner.hosts.proxmox.host import ProxmoxHost
 from provisioner.hosts.proxmox.marks import Mark
 from provisioner.hosts.proxmox.translate import (
     MIB,
+    ROOT_SLOT,
     Options,
     bytes_of,
     instance_of,
@@ -78,7 +79,8 @@ def _draft(host: ProxmoxHost, guest: Guest, wanted: Instance, room: Mapping[str,
     # What a running container has until its next start is not in the configuration that says how it will be.
     busy = host.client.get(*host.path(guest.vmid, "config"), current=True)
     layout = translate.mount_layout(guest, wanted, room, guest.storage, busy)
-    sizes = dict(layout.sizes)
+    unread = guest.mark.ungrown if guest.mark else {}
+    sizes = {slot: disk_size(guest, slot) for slot in unread if slot in guest.config} | layout.sizes
     disk = disk_size(guest, ROOT_SLOT)
     wish = disk if wanted.disk is None else mebibytes(wanted.disk) * MIB
     if wish < disk:
@@ -89,6 +91,8 @@ def _draft(host: ProxmoxHost, guest: Guest, wanted: Instance, room: Mapping[str,
         )
     if wish > disk:
         sizes[ROOT_SLOT] = wish
+    if host.shell is not None:
+        layout.ungrown = {slot: unread.get(slot, disk_size(guest, slot)) for slot in sizes}
     pool = wanted.settings.get("pool")
     return Draft(options_for(wanted, guest, layout), sizes, None if pool == guest.pool else pool)
 
@@ -132,8 +136,12 @@ def write_draft(host: ProxmoxHost, guest: Guest, draft: Draft) -> None:
     put_options(host, guest, draft.options, guest.digest)
     if draft.pool is not None:
         move_to_pool(host, guest.vmid, guest.pool, draft.pool)
+    unread = []
     for slot, size in draft.sizes.items():
-        grow_disk(host, guest, slot, size)
+        if not grow_disk(host, guest, slot, size):
+            unread.append(slot)
+    if draft.sizes:
+        _note_growth(host, guest.vmid, unread)
 
 
 def put_options(host: ProxmoxHost, guest: Guest, options: Options, digest: str | None) -> None:
@@ -224,7 +232,8 @@ def _restore_options(host: ProxmoxHost, before: Guest, now: Guest, written: set[
     options: Options = {name: before.config.get(name) for name in written - {"description", "pool"}}
     new_volumes = _new_volumes(now, options)
     if before.mark is not None and ("description" in written or new_volumes):
-        mark = replace(before.mark, discard=(*before.mark.discard, *new_volumes))
+        ungrown = now.mark.ungrown if now.mark else {}
+        mark = replace(before.mark, discard=(*before.mark.discard, *new_volumes), ungrown=ungrown)
         options["description"] = marks.mark_text(before.text, mark)
     put_options(host, now, options, now.digest)
     if "pool" in written:
@@ -250,29 +259,51 @@ def _names_text(names: set[str]) -> str:
 # Larger disks, on which the file system has to grow, too. Proxmox ends the task well when the file system stayed as
 # it was, and says so in the task's log only.
 
-ROOT_SLOT = "rootfs"
 _SAME_SIZE = "already at specified size"
 _NOT_GROWN = "Failed to update the container's filesystem"
-_REPAIR_HINT = (
-    "The disk itself is large enough, so up does not try again. On node {node}: "
-    "pct shutdown {vmid}; pct fsck {vmid} --device {slot}; resize2fs $(pvesm path {volume}); pct start {vmid}"
-)
 
 
-def grow_disk(host: ProxmoxHost, guest: Guest, slot: str, size: int) -> None:
-    """Make one of its disks so large; ``ProviderError`` when the file system on it surely did not follow."""
+def repair_hint(node: str, vmid: int, slot: str, volume: str) -> str:
+    """How somebody makes the file system of a disk as large as the disk: ``resize2fs`` wants it checked first."""
+    commands = (
+        f"pct shutdown {vmid}",
+        f"pct fsck {vmid} --device {slot} --force 1",
+        f"resize2fs $(pvesm path {volume})",
+        f"pct start {vmid}",
+    )
+    again = "The disk itself is large enough; the next up looks at its file system again."
+    return f"{again} On node {node}: {' && '.join(commands)}"
+
+
+def grow_disk(host: ProxmoxHost, guest: Guest, slot: str, size: int) -> bool:
+    """Make one of its disks so large; whether its file system was seen to follow.
+
+    ``ProviderError`` when that surely did not. A disk that has the size already is only looked at.
+    """
     disk = property_parts(guest.config.get(slot, ""), "volume")
     path = "/" if slot == ROOT_SLOT else disk.get("mp", "")
-    growth = Growth(path, disk_size(guest, slot), size)
+    now = disk_size(guest, slot)
+    growth = Growth(path, guest.mark.ungrown.get(slot, now) if guest.mark else now, size)
     before = _look_at_disk(host, guest, growth)
-    said = _resize_disk(host, guest, slot, size)
+    said = _resize_disk(host, guest, slot, size) if size > now else []
     after = _look_at_disk(host, guest, growth)
     if any(_NOT_GROWN in line for line in said) or file_systems.stayed_small(growth, before, after):
-        repair = _REPAIR_HINT.format(node=host.client.node, vmid=guest.vmid, slot=slot, volume=disk["volume"])
+        repair = repair_hint(host.client.node, guest.vmid, slot, disk["volume"])
         raise file_systems.not_grown(guest.name, growth, after, "\n".join(said), repair)
     why = before.why or after.why
     if why:
         host.on_progress(guest.name, growth.unread(why))
+    return not why
+
+
+def _note_growth(host: ProxmoxHost, vmid: int, unread: Sequence[str]) -> None:
+    """Keep in the mark only those of the grown disks whose file systems nobody has seen grow."""
+    now = host.config(vmid)
+    if now.mark is None or now.mark.ungrown.keys() == set(unread):
+        return
+    left = {slot: size for slot, size in now.mark.ungrown.items() if slot in unread}
+    description = marks.mark_text(now.text, replace(now.mark, ungrown=left))
+    host.client.put(*host.path(vmid, "config"), description=description, digest=now.digest)
 
 
 def disk_size(guest: Guest, slot: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from ipaddress import ip_address
@@ -51,6 +51,11 @@ class Guest:
     def name(self) -> str:
         """Its host name, or what Proxmox shows where it has none."""
         return self.config.get("hostname") or f"CT{self.vmid}"
+
+    @property
+    def as_if_grown(self) -> Guest:
+        """The same where every file system counts as grown with its disk."""
+        return replace(self, mark=replace(self.mark, ungrown={})) if self.mark else self
 
     @property
     def lab(self) -> str:

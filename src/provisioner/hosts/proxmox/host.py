@@ -159,8 +159,8 @@ class ProxmoxHost(Provider):
         return pools_of(self.client.get("cluster", "resources", type="vm"))
 
     def seen(self, vmid: int) -> Instance:
-        """A container read back."""
-        return instance_of(self.whole(vmid), self.host)
+        """A container read back, its disks as large as they are, whether or not their file systems have grown."""
+        return instance_of(self.whole(vmid).as_if_grown, self.host)
 
     def guests_named(self, name: str) -> list[Guest]:
         """The containers of that name that are still there."""

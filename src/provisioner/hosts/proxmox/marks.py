@@ -47,7 +47,8 @@ class Mark:
     size is told from a changed one, and the numbers of the groups whose device files it got ("group:render").
     ``extra``: mount points that the file asks for, in its words. ``mac``: whether the file decides it. ``discard``:
     volumes that held copies of artifacts and may go. ``snapshot``: the name of the snapshot whose description this
-    is in.
+    is in. ``ungrown``: disks that have grown, by their slots, and the bytes that they had when their file systems were
+    last seen to fill them.
     """
 
     lab: str
@@ -61,6 +62,7 @@ class Mark:
     mac: bool = False
     discard: tuple[str, ...] = ()
     snapshot: str = ""
+    ungrown: Mapping[str, int] = field(default_factory=dict)
 
 
 def tag_of(lab: str) -> str:
@@ -113,6 +115,7 @@ def mark_text(text: str, mark: Mark) -> str:
     }
     found |= {"discard": list(mark.discard)} if mark.discard else {}
     found |= {"snapshot": mark.snapshot} if mark.snapshot else {}
+    found |= {"ungrown": dict(mark.ungrown)} if mark.ungrown else {}
     # Everything beyond ASCII is escaped by json; ">" is escaped here, so that nothing in it ends the comment.
     block = f"<!-- provisioner {json.dumps(found).replace('>', chr(92) + 'u003e')} -->"
     return f"{text}\n\n{block}" if text else block
@@ -155,6 +158,7 @@ def _mark(text: str) -> Mark | None:
             mac=bool(found.get("mac", False)),
             discard=tuple(map(str, found.get("discard", ()))),
             snapshot=str(found.get("snapshot", "")),
+            ungrown={str(slot): int(size) for slot, size in found.get("ungrown", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

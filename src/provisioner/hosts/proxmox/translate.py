@@ -17,6 +17,7 @@ MIB, GIB = 2**20, 2**30
 DEFAULT_MEMORY = 512 * MIB
 """Proxmox' own."""
 DEFAULT_DISK = 8 * 2**30
+ROOT_SLOT = "rootfs"
 DEVICE_SLOTS = 256
 DEFAULT_MODE = "0660"
 _DEVICE_DEFAULTS: Mapping[str, Any] = {"uid": 0, "gid": 0, "mode": DEFAULT_MODE}
@@ -42,6 +43,7 @@ def mark_for(wanted: Instance, guest: Guest, layout: MountLayout) -> Mark:
         extra=tuple(settings.get("mounts", before.extra)),
         mac="mac" in settings["network"] if "network" in settings else before.mac,
         discard=tuple(layout.discard),
+        ungrown=dict(layout.ungrown),
     )
 
 
@@ -98,7 +100,9 @@ def _disk_size(config: Mapping[str, str], mark: Mark) -> int | None:
     is_left_out = "disk" in mark.asked and mark.asked["disk"] is None
     if is_left_out:
         return None
-    size = bytes_of(property_parts(config.get("rootfs", ""), "volume").get("size", ""))
+    if ROOT_SLOT in mark.ungrown:
+        return mark.ungrown[ROOT_SLOT]
+    size = bytes_of(property_parts(config.get(ROOT_SLOT, ""), "volume").get("size", ""))
     return _asked(mark.asked, "disk", size or None)
 
 
@@ -415,14 +419,15 @@ class MountedDisk:
 class MountLayout:
     """What has to be done to a container's mount points.
 
-    ``options`` to be written (None: detached), ``sizes`` to be grown to, what the mark says then: ``mounts``, and
-    volumes to ``discard``.
+    ``options`` to be written (None: detached), ``sizes`` to be grown to, what the mark says then: ``mounts``,
+    volumes to ``discard``, and disks that are ``ungrown``.
     """
 
     options: dict[str, str | None] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     mounts: list[Mount] = field(default_factory=list)
     discard: list[str] = field(default_factory=list)
+    ungrown: Mapping[str, int] = field(default_factory=dict)
 
 
 def mounted_disks(config: Mapping[str, str]) -> dict[str, MountedDisk]:
@@ -479,12 +484,14 @@ def copy_sizes(guest: Guest) -> dict[str, int]:
 def extra_mounts(guest: Guest) -> tuple[Mapping[str, Any], ...]:
     """The other mounted disks by the names of the file; a storage that it left to us is left out."""
     asked = {str(entry["path"]): entry for entry in guest.mark.extra} if guest.mark else {}
+    ungrown = guest.mark.ungrown if guest.mark else {}
     entries: list[Mapping[str, Any]] = []
     for path, disk in sorted(_own_disks(guest).items()):
-        entry = {"path": path, "size": disk.size, "storage": disk.storage, "backup": disk.backup}
+        size = ungrown.get(disk.slot, disk.size)
+        entry = {"path": path, "size": size, "storage": disk.storage, "backup": disk.backup}
         if path in asked:
             asked_size = asked[path]["size"]
-            if mebibytes(asked_size) * MIB == disk.size:
+            if mebibytes(asked_size) * MIB == size:
                 entry["size"] = asked_size
             if "storage" not in asked[path]:
                 del entry["storage"]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from provisioner.hosts.proxmox import ProxmoxProvider, execute
+from provisioner.hosts.proxmox import ProxmoxProvider, containers, execute
 from provisioner.hosts.proxmox.access import Access
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Instance, Status
-from tests.doubles.proxmox import Double
+from tests.doubles.proxmox import Double, disks
 from tests.doubles.proxmox.df import df
 from tests.doubles.proxmox.world import Pool
-from tests.unit.hosts.proxmox.box import BY_PASSWORD, GIB, Artifacts, driver, guest, mac, mount, wanted
+from tests.unit.hosts.proxmox.box import BY_PASSWORD, GIB, MIB, Artifacts, driver, guest, mac, mount, wanted
 
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 DISK = {"path": "/srv", "size": 2 * GIB, "backup": False}
 DEVICE = {"path": "/dev/null", "mode": "0660", "uid": 0, "gid": 44}
 NETWORK = {"bridge": "vmbr0", "ip": "10.0.0.5/24", "gateway": "10.0.0.1", "vlan": 7, "firewall": True}
@@ -202,8 +207,8 @@ def test_a_disk_whose_file_system_did_not_grow_is_an_error(
     assert "resize2fs: Permission denied to resize filesystem" in caught.value.details
     assert "A disk cannot be made smaller again" in caught.value.details
     volid = guest(pve).config[slot].partition(",")[0]
-    assert f"resize2fs $(pvesm path {volid})" in caught.value.resolution
-    assert f"pct fsck {guest(pve).vmid} --device {slot}" in caught.value.resolution
+    assert f"&& resize2fs $(pvesm path {volid}) &&" in caught.value.resolution
+    assert f"pct fsck {guest(pve).vmid} --device {slot} --force 1" in caught.value.resolution
 
 
 def test_a_file_system_that_stays_small_without_a_word_is_seen_from_inside(
@@ -232,6 +237,70 @@ def test_a_file_system_that_grew_is_no_error_and_says_nothing(
     provider.on_progress = lambda _name, message: said.append(message)
     assert provider.update(replace(one, disk=10 * GIB)).disk == 10 * GIB
     assert said == []
+
+
+NODE_PROGRAMS = {
+    "pct": """[ "$1" != fsck ] || { shift 2
+  [ "$*" = "--device rootfs --force 1" ] || { echo "400 unable to parse option" >&2; exit 255; }
+  e2fsck -f -y "$IMAGE"; }""",
+    "pvesm": 'echo "$IMAGE"',
+}
+"""Proxmox' own programs, as far as the advice calls them: ``pct fsck --force 1`` is ``fsck -f -y`` of its device."""
+
+
+@pytest.mark.skipif(shutil.which("e2fsck", path=SYSTEM_PATH) is None, reason="there is no e2fsck here")
+def test_the_file_system_grows_when_the_advice_is_typed(tmp_path: Path) -> None:
+    image = tmp_path / "disk.raw"
+    image.write_bytes(b"")
+    os.truncate(image, 16 * MIB)
+    here = {"PATH": f"{tmp_path}:{SYSTEM_PATH}", "IMAGE": str(image)}
+    subprocess.run(["mkfs.ext4", "-q", image], check=True, env=here, timeout=60)
+    # It was mounted since it was made, as every file system of a container was: then resize2fs wants a check first.
+    subprocess.run(["debugfs", "-w", "-R", "set_super_value mtime now", image], check=True, env=here, timeout=60)
+    os.truncate(image, 32 * MIB)
+    for name, script in NODE_PROGRAMS.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+        program.chmod(0o755)
+    advice = containers.repair_hint("pve1", 105, "rootfs", "local:105/disk.raw")
+    command = advice.partition("On node pve1: ")[2]
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=here, timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    seen = subprocess.run(["dumpe2fs", "-h", image], capture_output=True, text=True, check=True, env=here, timeout=60)
+    blocks = dict(line.split(":", 1) for line in seen.stdout.splitlines() if ":" in line)
+    assert int(blocks["Block count"]) * int(blocks["Block size"]) == 32 * MIB
+
+
+@pytest.mark.parametrize("slot", ["rootfs", "mp0"])
+def test_growth_that_nobody_has_read_is_drift_until_somebody_has(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch, slot: str
+) -> None:
+    provider = driver(access, ssh="root@pve1")
+    let_look_in(pve, monkeypatch)
+    one = provider.create(changed(wanted(disk=8 * GIB), mounts=(DISK,)))
+    is_root = slot == "rootfs"
+    larger = replace(one, disk=10 * GIB) if is_root else changed(one, mounts=({**DISK, "size": 5 * GIB},))
+
+    def seen() -> int | None:
+        there = provider.observe(one.lab, detailed=False).instance(one.name)
+        assert there is not None
+        return there.disk if is_root else there.settings["mounts"][0]["size"]
+
+    pve.world.faults.keeps_file_systems.add(guest(pve).vmid)
+    monkeypatch.setattr("tests.doubles.proxmox.routes.config.NOT_GROWN", "")
+    before = seen()
+    provider.update(larger)
+    assert seen() == before, "the container does not run, so that nobody has looked"
+    provider.start(one)
+    for _ in range(2):
+        with pytest.raises(ProviderError, match="Unable to change container one") as caught:
+            provider.update(larger)
+        assert "Unable to grow the file system" in caught.value.details
+        assert seen() == before
+    disks.volume_of(pve.world, "pve1", guest(pve).config[slot].partition(",")[0])[1].file_system = 0
+    provider.update(larger)
+    assert seen() == (10 if is_root else 5) * GIB
+    assert "ungrown" not in guest(pve).config["description"]
 
 
 @pytest.mark.parametrize(("ssh", "why"), [("root@pve1", "the container does not run"), (None, "without ssh:")])
