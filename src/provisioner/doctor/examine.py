@@ -118,7 +118,7 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
     name = provider.host
     there = _observed(lab, provider)
     made_of = lab.resolved.with_known(replace(lab.resolved.known, images=kept_images(lab, there)))
-    facts = provider.examine(images_by_host(made_of).get(name, frozenset()))
+    facts = provider.examine(images_by_host(made_of).get(name, frozenset()), lab.name)
     requests = card_requests(lab.resolved).get(name, {})
     if any(answers.problem for answers in of_kind(facts, HostAnswers)):
         return _Seen(facts, Graphics(name))

@@ -279,8 +279,8 @@ class Provider(ABC):
 
         return Capacity()
 
-    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:  # noqa: ARG002 - for drivers that know more
-        """What was seen of the host itself, in the words of ``doctor``; ``images`` are those that the file needs there.
+    def examine(self, images: Collection[str], lab: str) -> tuple[HostFact, ...]:  # noqa: ARG002 - for other drivers
+        """What was seen of the host itself for ``lab``, as ``doctor`` says it; ``images``: what the file needs there.
 
         Only looks. A host that does not answer is no error here: that it does not is what was seen.
         """

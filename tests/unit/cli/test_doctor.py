@@ -35,8 +35,9 @@ class Looked(FakeProvider):
         self.facts = facts
         self.asked: list[frozenset[str]] = []
 
-    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
+    def examine(self, images: Collection[str], lab: str) -> tuple[HostFact, ...]:
         """What is known."""
+        assert lab == "homelab"
         self.asked.append(frozenset(images))
         return self.facts
 

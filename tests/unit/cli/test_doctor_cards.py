@@ -76,7 +76,7 @@ class Box(FakeProvider):
         self.facts: tuple[HostFact, ...] = ()
         self.inside = ARRIVED
 
-    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:  # noqa: ARG002 - it is always well
+    def examine(self, images: Collection[str], lab: str) -> tuple[HostFact, ...]:  # noqa: ARG002 - it is always well
         """What was seen of the host itself."""
         return self.facts
 

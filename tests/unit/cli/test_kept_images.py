@@ -74,7 +74,7 @@ def test_a_mark_without_an_image_is_no_reason_to_keep_any(made_before: World) ->
 def test_doctor_asks_for_the_image_that_is_kept(made_before: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[frozenset[str]] = []
 
-    def examine(images: frozenset[str]) -> tuple[HostFact, ...]:
+    def examine(images: frozenset[str], _lab: str) -> tuple[HostFact, ...]:
         asked.append(images)
         return (HostAnswers("box"),)
 

@@ -123,7 +123,7 @@ class IncusProvider(Inside, Provider):
         with api.reachable(self.endpoint):
             return health.capacity(self.client, self.pool, changes)
 
-    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
+    def examine(self, images: Collection[str], lab: str) -> tuple[HostFact, ...]:  # noqa: ARG002 - all labs are alike
         """What was seen of this host."""
         from provisioner.hosts.incus import health  # nothing that a run needs
 

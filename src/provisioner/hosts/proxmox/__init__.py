@@ -74,11 +74,11 @@ class ProxmoxProvider(ProxmoxHost):
         with failures.reachable(f"Unable to look at the storages of host {self.host}"):
             return preflight.plan_capacity(self.client, self.access, changes)
 
-    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
+    def examine(self, images: Collection[str], lab: str) -> tuple[HostFact, ...]:
         """What was seen of the node and of what we may do there."""
         from provisioner.hosts.proxmox import health  # nothing that a run needs
 
-        return health.examine(self.host, self.client, self.access, self.shell, images)
+        return health.examine(self.host, self.client, self.shell, images, lab)
 
     def ensure_template(self, image: str) -> bool:
         """Have the template of an image on the node; whether it was not there before."""

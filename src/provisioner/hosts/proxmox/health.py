@@ -17,7 +17,7 @@ from provisioner.hosts.proxmox.preflight import (
     template_storages,
     unless_forbidden,
 )
-from provisioner.hosts.proxmox.rights import Place, Right, TagAccess
+from provisioner.hosts.proxmox.rights import Place, Right
 from provisioner.hosts.proxmox.ssh import Shell, no_ssh_error
 from provisioner.hosts.proxmox.templates import HINT
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
@@ -50,17 +50,15 @@ _SSH_PATIENCE_S = 30.0
 _DISKS_HINT = "Let a storage take them: pvesm set NAME --content rootdir,images"
 
 
-def examine(
-    host: str, client: Client, access: Access, shell: Shell | None, images: Collection[str]
-) -> tuple[HostFact, ...]:
+def examine(host: str, client: Client, shell: Shell | None, images: Collection[str], lab: str) -> tuple[HostFact, ...]:
     """What was seen; a host that does not answer, or does not let us in, is a fact, too."""
     try:
-        with failures.reachable(f"Unable to use Proxmox VE at {access.url}"):
+        with failures.reachable(f"Unable to use Proxmox VE at {client.access.url}"):
             node = look_at_node(client)
-            seen = [*_members(host, node), *_seen(host, client, access, node, images)]
+            seen = [*_members(host, node), *_seen(host, client, node, images, lab)]
     except UnavailableError as error:
         return (HostAnswers(host, error.message, error.resolution, error.details),)
-    return (HostAnswers(host), *seen, _ssh(host, access, shell, node.name, images))
+    return (HostAnswers(host), *seen, _ssh(host, client.access, shell, node.name, images))
 
 
 def _members(host: str, node: Node) -> Iterator[ClusterMembers]:
@@ -70,8 +68,9 @@ def _members(host: str, node: Node) -> Iterator[ClusterMembers]:
         yield ClusterMembers(host, tuple(off), node.is_quorate, f"provision cluster check {host}")
 
 
-def _seen(host: str, client: Client, access: Access, node: Node, images: Collection[str]) -> list[HostFact]:
+def _seen(host: str, client: Client, node: Node, images: Collection[str], lab: str) -> list[HostFact]:
     """What the API says."""
+    access = client.access
     version = str(client.get("version")["version"])
     release = HostVersion(host, "Proxmox VE", version, rights.OLDEST_WITH_DEVICES, UPGRADE)
     facts: list[HostFact] = [release, _state(host, node)]
@@ -83,13 +82,13 @@ def _seen(host: str, client: Client, access: Access, node: Node, images: Collect
         partial(_lacking, client, place),
         partial(unless_forbidden, partial(_ahead_s, client, node.name), None),
         partial(_certificate, host, client, node.name),
-        partial(rights.tag_access, client),
+        partial(_tags, host, client, lab),
     ]
     known, lacking, ahead_s, certificate, tag_rules = client.many(calls)
     grounds = Grounds(access, node, place, lacking=lacking)
     facts += [_storage_for_disks(host, grounds), _storage_for_templates(host, grounds)]
     facts += [_image(host, image, known) for image in sorted(images)]
-    facts += [_bridge(host, grounds), _rights(host, client, lacking), _tags(host, tag_rules, access)]
+    facts += [_bridge(host, grounds), _rights(host, client, lacking), tag_rules]
     if ahead_s is not None:
         facts.append(ClockSkew(host, ahead_s))
     if certificate is not None:
@@ -154,15 +153,13 @@ def _rights(host: str, client: Client, missing: tuple[Right, ...]) -> ApiRights:
     return ApiRights(host, rights.holder(client.access), lacking, "\n".join(hints))
 
 
-def _tags(host: str, seen: TagAccess, access: Access) -> TagRules:
-    """Whether our tags may be set; a lab's own one has its name in it, and stands here for those of all labs."""
-    refused = seen.refused([marks.TAG])
-    allows_one_of_a_lab = any(tag.startswith(f"{marks.TAG}-") for tag in seen.allowed)
-    if seen.mode != rights.TAGS_FREE and not allows_one_of_a_lab:
-        refused.append(f"{marks.TAG}-LAB")
+def _tags(host: str, client: Client, lab: str) -> TagRules:
+    """Whether the tags may be set that mark the lab's containers."""
+    seen = rights.tag_access(client)
+    refused = seen.refused([marks.TAG, marks.tag_of(lab)])
     if not refused:
         return TagRules(host)
-    why = preconditions.refused_tags(refused, seen, access)
+    why = preconditions.refused_tags(refused, seen, client.access)
     return TagRules(host, why.message, why.hint)
 
 

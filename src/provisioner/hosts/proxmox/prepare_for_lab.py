@@ -160,7 +160,7 @@ def _download(way: Way, provider: ProxmoxProvider, say: Say) -> int:
 def _prove(way: Way, provider: ProxmoxProvider) -> None:
     """Raise ``PreflightError`` where something is lacking all the same."""
     lacking: list[str] = []
-    for rights in of_kind(provider.examine(()), ApiRights):
+    for rights in of_kind(provider.examine((), way.lab.name), ApiRights):
         lacking += rights.lacking
     if lacking:
         raise PreflightError(

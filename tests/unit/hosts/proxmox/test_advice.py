@@ -97,7 +97,7 @@ def test_of_doctor(pve: Double, access: Access, separate: bool) -> None:
     client = Client(chosen)
 
     def lacking() -> tuple[str, str]:
-        (seen,) = of_kind(examine("pve", client, chosen, None, ()), ApiRights)
+        (seen,) = of_kind(examine("pve", client, None, (), "homelab"), ApiRights)
         return "\n".join(f"lacks {right}" for right in seen.lacking), seen.hint
 
     for name in ("Datastore.AllocateTemplate", "Datastore.Audit", "Pool.Allocate", "Sys.Audit", "VM.Clone"):
@@ -158,7 +158,7 @@ def test_of_host_prepare(pve: Double, access: Access, separate: bool) -> None:
     for one in steps:
         node.make(one)
     assert node.lacking(need) == []
-    (seen,) = of_kind(examine("pve", Client(chosen), chosen, None, ()), ApiRights)
+    (seen,) = of_kind(examine("pve", Client(chosen), None, (), "homelab"), ApiRights)
     assert seen.lacking == ()
 
 

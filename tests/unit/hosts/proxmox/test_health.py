@@ -56,7 +56,7 @@ def looked(access: Access, shell: Any = None, images: Sequence[str] = ("debian/1
     """What is found."""
     chosen = dataclasses.replace(access, ssh="root@pve1", **page)
     given: Any = shell or Node()
-    return list(diagnoses(examine("pve", Client(chosen), chosen, given, images)))
+    return list(diagnoses(examine("pve", Client(chosen), given, images, "homelab")))
 
 
 def wrong(found: Sequence[Diagnosis]) -> dict[str, str]:
@@ -70,14 +70,14 @@ def hint(found: Sequence[Diagnosis], name: str) -> str:
 
 
 def test_it_is_a_verb_of_the_provider(access: Access) -> None:
-    facts = ProxmoxProvider("pve", access=access).examine(())
+    facts = ProxmoxProvider("pve", access=access).examine((), "homelab")
     assert [fact.check_name for fact in facts] == [name for name in CHECKS if name != "image"]
     assert not wrong(diagnoses(facts))
 
 
 def test_what_the_page_tells_to_grant_is_enough(pve: Double, access: Access) -> None:
     chosen = dataclasses.replace(limited(pve, access), ssh="root@pve1")
-    assert wrong(diagnoses(examine("pve", Client(chosen), chosen, Node(), ["debian/12"]))) == {}  # type: ignore[arg-type]
+    assert wrong(diagnoses(examine("pve", Client(chosen), Node(), ["debian/12"], "homelab"))) == {}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", sorted(ROLE))
@@ -176,6 +176,6 @@ def test_a_slow_answer_is_no_wrong_clock(access: Access, monkeypatch: pytest.Mon
 
 
 def test_no_ssh_is_a_finding_where_containers_are_to_live(access: Access) -> None:
-    found = diagnoses(examine("pve", Client(access), access, None, ["debian/12"]))
+    found = diagnoses(examine("pve", Client(access), None, ["debian/12"], "homelab"))
     assert "needs ssh" in wrong(found)["ssh"]
-    assert wrong(diagnoses(examine("pve", Client(access), access, None, []))) == {}
+    assert wrong(diagnoses(examine("pve", Client(access), None, [], "homelab"))) == {}

@@ -28,6 +28,7 @@ CLOSED: list[dict[str, Any]] = [
     {"user-tag-access": {"user-allow": "none", "user-allow-list": ["provisioner", "provisioner-homelab"]}},
     {"user-tag-access": {"user-allow": "list", "user-allow-list": ["prod"]}},
     {"user-tag-access": {"user-allow": "existing"}},
+    {"user-tag-access": {"user-allow": "list", "user-allow-list": ["provisioner", "provisioner-LAB"]}},
     {"registered-tags": ["provisioner", "prod"]},
     {"registered-tags": ["provisioner"], "user-tag-access": {"user-allow": "list", "user-allow-list": ["prod"]}},
 ]
@@ -107,11 +108,12 @@ def test_only_tags_that_come_or_go_count() -> None:
 def test_doctor_says_it_too(pve: Double, access: Access, options: dict[str, Any]) -> None:
     chosen = limited(pve, access)
     pve.world.datacenter = {**options}
-    (said,) = of_kind(examine("pve", Client(chosen), chosen, None, ()), TagRules)
+    (said,) = of_kind(examine("pve", Client(chosen), None, (), "homelab"), TagRules)
     assert bool(said.problem) is (options in CLOSED)
     if said.problem:
-        follow(pve, said.hint.replace("provisioner-LAB", "provisioner-homelab"))
-        (said,) = of_kind(examine("pve", Client(chosen), chosen, None, ()), TagRules)
+        follow(pve, said.hint)
+        assert noted(chosen, creation(wanted())) == ()
+        (said,) = of_kind(examine("pve", Client(chosen), None, (), "homelab"), TagRules)
         assert said.problem == ""
 
 
