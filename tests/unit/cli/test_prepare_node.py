@@ -5,6 +5,8 @@ The node is the double; its shell is a stand-in that has its ``pvesh``. Over a r
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -184,6 +186,53 @@ def test_what_is_printed_names_a_token_only_where_the_page_has_one(
     roots = prepare("--print", user="root@pam", login=ROOTS, secrets=teller(tmp_path, value=CANARY))
     assert (roots.code, "pveum" in roots.out, "None" in roots.out) == (0, False, False)
     assert asked(tmp_path) == []
+
+
+PVESM = """\
+#!/bin/sh
+[ "$1 $2 $3 $4" = "status --enabled 1 --content" ] || exit 2
+echo 'Name              Type     Status     Total (KiB)      Used (KiB) Available (KiB)        %'
+case $5 in
+rootdir) echo 'backup  dir  inactive 0 0 0 0.00%
+dir     dir  active 98497780 13700000 79750000 13.91%
+local-lvm  lvmthin  active 366276608 0 366276608 0.00%
+zz-pool zfspool active 98497780 0 79750000 0.00%' ;;
+vztmpl) echo 'dir     dir  active 98497780 13700000 79750000 13.91%
+local      dir  active 98497780 13700000 79750000 13.91%' ;;
+esac
+"""
+"""What ``pvesm status`` says on a node with several storages of each kind."""
+
+
+def test_what_is_typed_grants_what_the_run_does_and_nowhere_else(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in {"pvesm": PVESM, "pveum": '#!/bin/sh\necho "$@"\n'}.items():
+        (programs / name).write_text(text, encoding="ascii")
+        (programs / name).chmod(0o755)
+    typed = subprocess.run(
+        ["sh", "-e", "-c", prepare("--print").out],
+        env={"PATH": f"{programs}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert prepare().code == 0
+    made = {(grant.path, grant.role) for grant in pve.world.access.permissions.grants if grant.who == "lab@pve"}
+    printed = {
+        tuple(re.findall(r"modify (\S+) .*--roles (\S+)", line)[0])
+        for line in typed.stdout.splitlines()
+        if "acl" in line
+    }
+    assert printed == made
+
+
+def test_a_storage_that_the_node_has_not_is_refused_and_nothing_made(pve: Double, prepare: Prepare) -> None:
+    answer = prepare(login=f"{TOKEN}, storage: tank")
+    assert answer.code == 4
+    assert "it has no storage tank" in answer.err
+    assert "Provisioner" not in pve.world.access.permissions.roles
 
 
 def test_a_host_has_to_be_named(prepare: Prepare) -> None:

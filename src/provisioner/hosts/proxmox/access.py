@@ -9,6 +9,13 @@ from pathlib import Path
 from provisioner.values.state import Secret
 
 ROOT = "root@pam"
+ROLE = "Provisioner"
+ROLE_PRIVILEGES = frozenset(
+    "VM.Allocate VM.Audit VM.Clone VM.Config.CPU VM.Config.Disk VM.Config.Memory VM.Config.Network VM.Config.Options "  # noqa: SIM905
+    "VM.PowerMgmt VM.Snapshot Datastore.AllocateSpace Datastore.AllocateTemplate Datastore.Audit Pool.Allocate "
+    "Pool.Audit SDN.Use".split()
+)
+"""What is needed on the paths below ``/`` on which we work."""
 SSH_CONFIG = "PROVISION_SSH_CONFIG"
 """The variable that names the file that ssh reads instead of the user's own configuration."""
 

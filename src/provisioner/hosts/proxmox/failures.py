@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 
-from provisioner.hosts.proxmox.access import ROOT
+from provisioner.hosts.proxmox.access import ROLE, ROLE_PRIVILEGES, ROOT
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.plain_data import MOST_OF_AN_OUTPUT, Foreign
 
@@ -150,15 +150,17 @@ def resolution(error: PveError) -> str:
     who = error.who or "This user"
     denied = _DENIED.search(_said(error))
     if denied:
-        names = denied["privileges"].replace("|", " or ")
-        return f"{who} needs {names} on {denied['path']}. {how_to_grant(who, denied['path'])}"
+        names, path = denied["privileges"], denied["path"]
+        grant = how_to_grant(who, path, [names.partition("|")[0]])
+        return f"{who} needs {names.replace('|', ' or ')} on {path}.\n{grant}"
     found = ((words, re.search(pattern, _said(error), re.MULTILINE)) for pattern, words in _ADVICE)
     return next((words.format(who=who, **match.groupdict()) for words, match in found if match), "")
 
 
-def how_to_grant(who: str, path: str) -> str:
-    """The command that gives ``who`` (USER or USER!TOKEN) a role on a path, and what that role has to have.
+def how_to_grant(who: str, path: str, privileges: Iterable[str]) -> str:
+    """The commands that give ``who`` (USER or USER!TOKEN) privileges on a path: a line for the role, one for the grant.
 
+    A grant on a path replaces those above it, so below ``/`` the role has all that is needed anywhere.
     A token has its user's rights, or with privilege separation what both were given; the token itself is not told
     which of them it is, and a grant to a token without that separation changes nothing. So both get it, and it always
     works. Root@pam itself has every right already.
@@ -166,9 +168,12 @@ def how_to_grant(who: str, path: str) -> str:
     user, _, token = who.partition("!")
     users = [] if token and user == ROOT else [f"--users {user}"]
     tokens = [f"--tokens '{who}'"] if token else []
-    command = " ".join(["pveum acl modify", path, *users, *tokens, "--roles ROLE"])
-    role = "ROLE: one that has it and all that was allowed there before, for a grant on a path replaces those above it"
-    return f"On the node: {command} ({role}; docs/proxmox.md)."
+    usual = ROLE_PRIVILEGES if path != "/" else frozenset()
+    role = "".join([ROLE, *sorted(set(privileges) - usual)]).replace(".", "")
+    names = " ".join(sorted({*usual, *privileges}))
+    made = f'pveum role add {role} --privs "$needed" || pveum role modify {role} --append 1 --privs "$needed"'
+    grant = " ".join(["pveum acl modify", path, *users, *tokens, "--roles", role])
+    return f'On the node, the role: needed="{names}"; {made}\nOn the node, the grant: {grant}'
 
 
 def _said(error: PveError) -> str:

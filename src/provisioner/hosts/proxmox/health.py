@@ -12,6 +12,7 @@ from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.preconditions import Grounds, Node
 from provisioner.hosts.proxmox.preflight import (
     default_place,
+    hints_text,
     images_offered,
     look_at_node,
     template_storages,
@@ -85,6 +86,7 @@ def _seen(host: str, client: Client, node: Node, images: Collection[str], lab: s
         partial(_tags, host, client, lab),
     ]
     known, lacking, ahead_s, certificate, tag_rules = client.many(calls)
+    lacking = preconditions.without_absent(lacking, node, sees_all=rights.sees_all_storages(lacking))
     grounds = Grounds(access, node, place, lacking=lacking)
     facts += [_storage_for_disks(host, grounds), _storage_for_templates(host, grounds)]
     facts += [_image(host, image, known) for image in sorted(images)]
@@ -148,9 +150,9 @@ def _lacking(client: Client, place: Place) -> tuple[Right, ...]:
 
 
 def _rights(host: str, client: Client, missing: tuple[Right, ...]) -> ApiRights:
-    hints = dict.fromkeys(objection.hint for objection in preconditions.rights_objections(missing, client.access))
+    hints = hints_text(preconditions.rights_objections(missing, client.access))
     lacking = tuple(f"{names} on {path}" for path, names in rights.by_path(missing).items())
-    return ApiRights(host, rights.holder(client.access), lacking, "\n".join(hints))
+    return ApiRights(host, rights.holder(client.access), lacking, hints)
 
 
 def _tags(host: str, client: Client, lab: str) -> TagRules:

@@ -140,7 +140,7 @@ def refused_tags(names: Sequence[str], seen: TagAccess, access: Access, whose: s
     """That tags may not be set, for whom, and what to do about it."""
     words = rights.refused_tags_text(names, seen)
     message = f"{whose}: {words}" if whose else words
-    grant = failures.how_to_grant(principal(access), "/")
+    grant = failures.how_to_grant(principal(access), "/", rights.TO_SET_ANY_TAG.privileges)
     return Objection(message, rights.refused_tags_hint(names, seen, grant))
 
 
@@ -151,9 +151,24 @@ def principal(access: Access) -> str:
 
 def rights_objections(lacking: Iterable[Right], access: Access) -> Iterator[Objection]:
     """Privileges that are missing, by path."""
-    for path, names in rights.by_path(lacking).items():
-        hint = failures.how_to_grant(principal(access), path)
+    missing = tuple(lacking)
+    for path, names in rights.by_path(missing).items():
+        hint = failures.how_to_grant(principal(access), path, rights.first_on(path, missing))
         yield Objection(f"{rights.holder(access)} lacks {names} on {path}", hint)
+
+
+def without_absent(lacking: Iterable[Right], node: Node, *, sees_all: bool) -> tuple[Right, ...]:
+    """The rights without those on storages that are not there: a grant on one would change nothing.
+
+    ``sees_all``: whether whoever looks sees every storage.
+    """
+    left = []
+    for right in lacking:
+        kind, _, name = right.path.removeprefix("/").partition("/")
+        is_absent = kind == "storage" and bool(name) and name not in node.storages
+        if not (sees_all and is_absent):
+            left.append(right)
+    return tuple(left)
 
 
 def cluster_objections(node: Node) -> Iterator[Objection]:

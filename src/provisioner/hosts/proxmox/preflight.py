@@ -58,8 +58,13 @@ def review_plan(client: Client, access: Access, shell: Shell | None, changes: Se
 def refused_plan(what: str, faults: Sequence[Objection]) -> PreflightError:
     """One error for all objections."""
     messages = [objection.message for objection in faults]
-    hints = dict.fromkeys(objection.hint for objection in faults)
-    return PreflightError(what, details="\n".join(messages), resolution="\n".join(filter(None, hints)))
+    return PreflightError(what, details="\n".join(messages), resolution=hints_text(faults))
+
+
+def hints_text(faults: Iterable[Objection]) -> str:
+    """What to do about all of them, each line once."""
+    hints = "\n".join(objection.hint for objection in faults)
+    return "\n".join(dict.fromkeys(filter(None, hints.splitlines())))
 
 
 def default_place(access: Access, node: Node) -> Place:
@@ -115,6 +120,8 @@ def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], gr
     downloads = frozenset(image for image, is_there in images.items() if not is_there)
     place = replace(grounds.place, downloads=downloads)
     lacking, unseen = _missing(client, changes, place, node)
+    sees_all = preconditions.makes_containers(changes) and rights.sees_all_storages((*lacking, *unseen))
+    lacking = preconditions.without_absent(lacking, node, sees_all=sees_all)
     return replace(
         grounds,
         place=place,
@@ -268,7 +275,7 @@ def plan_notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
     for unlisted in grounds.disks.unlisted:
         yield f"whether disks of others lie under a number is not known of storage {unlisted}"
     for objection in rights_objections(grounds.unseen, grounds.access):
-        yield f"disks of others may be hidden: {objection.message}. {objection.hint}"
+        yield f"disks of others may be hidden: {objection.message}.\n{objection.hint}"
     for guest in _out_of_sight(changes, grounds.node):
         yield f"CT {guest['vmid']} bears the mark of this lab and is on node {guest['node']}, which does not answer"
 

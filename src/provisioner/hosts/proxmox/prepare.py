@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.hosts.proxmox import execute, rights
-from provisioner.hosts.proxmox.access import ROOT, Access, Direct
+from provisioner.hosts.proxmox.access import ROLE, ROLE_PRIVILEGES, ROOT, Access, Direct
 from provisioner.hosts.proxmox.guest import address_in
 from provisioner.hosts.proxmox.host import CAN_SNAPSHOT, DISKS, ProxmoxHost
 from provisioner.hosts.proxmox.ssh import CONNECT_TIMEOUT_S, Shell, ssh_environment, ssh_failure
@@ -29,21 +29,9 @@ from provisioner.values.plain_data import Foreign
 from provisioner.values.regular_files import content_of
 from provisioner.values.state import Status
 
-ROLE, SEES = "Provisioner", "ProvisionerSees"
+SEES = "ProvisionerSees"
 ROLES: Mapping[str, frozenset[str]] = {
-    ROLE: frozenset(
-        {
-            "VM.Audit",
-            *rights.TO_CREATE,
-            *rights.TO_KEEP,
-            "Datastore.AllocateSpace",
-            "Datastore.AllocateTemplate",
-            "Datastore.Audit",
-            "Pool.Allocate",
-            "Pool.Audit",
-            "SDN.Use",
-        }
-    ),
+    ROLE: ROLE_PRIVILEGES,
     SEES: frozenset({"Datastore.Audit", "Sys.Audit"}),
 }
 COMMENT = "provision up"
@@ -71,6 +59,18 @@ class Step:
     what: str
     command: str
     call: tuple[str, ...]
+
+
+_TAKEN = (
+    "$(pvesm status --enabled 1 --content {content} | awk '$3 == \"active\" {{ print ({last}), $1 }}' | LC_ALL=C sort "
+    "| head -n 1 | cut -d ' ' -f 2)"
+)
+"""For a shell on the node: the first storage that takes such content, those last of which awk says 1 of ``last``."""
+TAKEN_STORAGES = (
+    _TAKEN.format(content=DISKS, last=f"$2 !~ /^({'|'.join(sorted(CAN_SNAPSHOT))})$/"),
+    _TAKEN.format(content=CONTENT, last='$1 != "local"'),
+)
+"""The storages that ``places`` gives for disks and templates, as a shell on the node finds them."""
 
 
 def grant_commands(access: Access, need: Need) -> list[str]:
@@ -133,6 +133,16 @@ class NodeToPrepare:
         _, disks = min(for_disks, default=(False, ""))
         _, templates = min(for_templates, default=(False, ""))
         return disks, templates
+
+    def require_storages(self, need: Need) -> None:
+        """Raise ``PreflightError`` for a storage that the node has not: a grant on one changes nothing."""
+        there = {str(storage["storage"]) for storage in self.ask(f"/nodes/{self.name()}/storage")}
+        absent = ", ".join(sorted(need.storages - there))
+        if absent:
+            raise PreflightError(
+                f"Unable to prepare node {self.name()}: it has no storage {absent}",
+                resolution=f"Name one of these on the page of the host or container: {', '.join(sorted(there))}",
+            )
 
     def name(self) -> str:
         """The node's own name; ``PreflightError`` where ssh leads to something else, or not as root."""

@@ -178,6 +178,11 @@ def by_path(rights: Iterable[Right]) -> dict[str, str]:
     return {path: ", ".join(words[path]) for path in sorted(words)}
 
 
+def first_on(path: str, rights: Iterable[Right]) -> list[str]:
+    """Of each right on a path the first privilege, which is enough."""
+    return [right.privileges[0] for right in rights if right.path == path]
+
+
 def bridge_path(network: Mapping[str, Any], bridge: str) -> str:
     """Where the right to use a network card's bridge is granted; with a VLAN, that VLAN of it is enough."""
     path = f"{ZONE}/{network.get('bridge') or bridge}"
@@ -192,6 +197,11 @@ def storages(after: Instance, place: Place, before: Instance | None = None) -> I
     yield own
     for mount in after.settings.get("mounts", ()):
         yield mount.get("storage") or own
+
+
+def sees_all_storages(missing: Iterable[Right]) -> bool:
+    """Whether a list of storages has all of them, by what is missing of ``to_list_disks``."""
+    return _storage_path("") not in {right.path for right in missing}
 
 
 def _storage_path(name: str) -> str:
@@ -430,7 +440,7 @@ def _is_of_the_host(value: str) -> bool:
 # says which tags there are (`free`: any), and no tag of `registered-tags` is theirs to set. Ours may be among them.
 
 TAGS_FREE, TAGS_BY_LIST, TAGS_NONE = "free", "list", "none"
-_SET_ANY_TAG = Right("/", ("Sys.Modify",))
+TO_SET_ANY_TAG = Right("/", ("Sys.Modify",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +473,7 @@ def tag_access(client: Client) -> TagAccess:
         allowed=frozenset(_tag_names(options.get("allowed-tags", ()))),
     )
     forbids_nothing = written.mode == TAGS_FREE and not written.registered
-    if forbids_nothing or missing(client, [_SET_ANY_TAG]):
+    if forbids_nothing or missing(client, [TO_SET_ANY_TAG]):
         return written
     return TagAccess()
 
@@ -505,7 +515,7 @@ def refused_tags_hint(names: Sequence[str], seen: TagAccess, grant: str) -> str:
         commands.append(f"pvesh set /cluster/options --user-tag-access 'user-allow={mode},user-allow-list={listed}'")
     if not wanted.isdisjoint(seen.registered):
         commands.append(f"pvesh set /cluster/options {_unregister(wanted, seen.registered)}")
-    return f"Let them be set, on the node: {'; '.join(commands)}. Or give Sys.Modify. {grant}"
+    return f"Let them be set, on the node: {'; '.join(commands)}. Or give Sys.Modify.\n{grant}"
 
 
 def _unregister(names: set[str], registered: Sequence[str]) -> str:

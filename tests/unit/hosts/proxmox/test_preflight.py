@@ -12,10 +12,13 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.hosts.proxmox import ProxmoxProvider, marks
 from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.api import Client
+from provisioner.hosts.proxmox.health import examine
 from provisioner.hosts.proxmox.preflight import review_plan
 from provisioner.lab.builders import BUILD_HINT
 from provisioner.report.messages import error_text
 from provisioner.values.errors import PreflightError
+from provisioner.values.facts import of_kind
+from provisioner.values.host_facts import ApiRights
 from provisioner.values.plan import Change
 from provisioner.values.state import Execution, Secret, Service
 from tests.doubles.proxmox import Double
@@ -106,6 +109,19 @@ def test_what_needs_root_is_said_with_the_way(access: Access, page: dict[str, An
     notes = (f"devices and features of web: {words}", *unknown)
     assert looked(access, creation(special), **page) == notes
     assert looked(access, update(there(wanted()), special), **page) == notes
+
+
+def test_no_grant_is_advised_on_a_storage_that_is_not_there(pve: Double, access: Access) -> None:
+    narrow = ("/vms", "/pool", "/storage/local", "/storage/local-lvm", "/sdn/zones/localnetwork/vmbr0")
+    chosen = limited(pve, access, paths=narrow)
+    pve.world.access.permissions.add_role("Sees", "Datastore.Audit", "Sys.Audit")
+    pve.world.access.permissions.grant("/", chosen.user, "Sees")
+    error = refused(chosen, creation(wanted(proxmox={"storage": "nosuch"})))
+    assert error.details == "web: there is no storage nosuch"
+    assert "pveum" not in error.resolution
+    page = dataclasses.replace(chosen, storage="nosuch")
+    (lacking,) = of_kind(examine("pve", Client(page), None, (), "homelab"), ApiRights)
+    assert lacking.lacking == ()
 
 
 def test_ssh_that_leads_to_another_node(access: Access) -> None:
