@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -83,17 +84,14 @@ def ensure_artifacts(
 
 
 def _builds_at_once(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
-    """Return the artifacts by what may be built at once: builders of one address follow one another."""
-    rounds: list[list[Artifact]] = []
+    """Return the artifacts by what may be built at once: builders of one fixed address follow one another."""
+    rounds = defaultdict[int, list[Artifact]](list)
+    taken = Counter[str]()
     for artifact in artifacts:
         address = artifact.builder_address
-        for at_once in rounds:
-            if not address or address not in [other.builder_address for other in at_once]:
-                at_once.append(artifact)
-                break
-        else:
-            rounds.append([artifact])
-    return rounds
+        rounds[taken[address]].append(artifact)
+        taken[address] += bool(address)
+    return list(rounds.values())
 
 
 def _import(artifact: Artifact, file: Path, provider: Provider, emit: Emit) -> None:
