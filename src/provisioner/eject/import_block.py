@@ -63,6 +63,8 @@ def imported(lab: Lab, providers: Mapping[str, Provider], reference: str) -> Imp
         notes.append("It bears this lab's mark already.")
     if there.name in lab.spec.containers:
         notes.append("The file has a container of this name already: put what is new here into its block.")
+    for beyond in provider.beyond_the_file(there):
+        notes.append(f"No block can say this, and it stays as it is: {beyond}")
     obstacle = provider.snapshots.obstacle(there)
     if obstacle:
         notes.append(f"No snapshot holds all of it: {obstacle}.")

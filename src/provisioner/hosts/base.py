@@ -286,6 +286,10 @@ class Provider(ABC):
         """
         return ()
 
+    def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:  # noqa: ARG002 - for drivers that know more
+        """What the container has that no block of a file can say, and that changes leave as it is; each in words."""
+        return ()
+
     @abstractmethod
     def create(self, instance: Instance) -> Instance:
         """Create the container (stopped), wait for the host's task, read it back; on failure nothing is left of it."""

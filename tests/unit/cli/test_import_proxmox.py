@@ -89,6 +89,46 @@ def test_what_no_file_can_say_of_it_is_told(
     assert command("validate").code == 0
 
 
+BY_HAND = {
+    "hostname": "ollama",
+    "arch": "amd64",
+    "cores": "8",
+    "memory": "16384",
+    "swap": "0",
+    "ostype": "ubuntu",
+    "unprivileged": "0",
+    "onboot": "1",
+    "startup": "order=3,up=20",
+    "features": "nesting=1,keyctl=1",
+    "net0": "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:10,ip=dhcp,rate=12,type=veth",
+    "net1": "name=eth1,bridge=vmbr1,hwaddr=BC:24:11:00:00:13,ip=10.10.0.9/24,type=veth",
+    "tags": "ai;gpu",
+    "hookscript": "local:snippets/gpu-up.sh",
+    "nameserver": "192.168.1.2",
+    "cpuunits": "50",
+    "cpulimit": "6",
+}
+RAW = [
+    ["lxc.cgroup2.devices.allow", "c 195:* rwm"],
+    ["lxc.mount.entry", "/dev/nvidia0 dev/nvidia0 none bind,optional,create=file"],
+    ["lxc.idmap", "u 0 100000 1000"],
+    ["lxc.apparmor.profile", "unconfined"],
+]
+
+
+def test_what_was_made_by_hand_and_has_no_word_is_told_line_by_line(
+    pve: Double, command: Command, head: str, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    """A container with a card by raw lines, as people have made them; the API gives those as pairs."""
+    guest = pve.world.add_guest(110, "pve1", **BY_HAND)
+    guest.config["lxc"] = RAW  # type: ignore[assignment]
+    printed = command("import", "pve1/110")
+    assert printed.code == 0, printed.err
+    assert printed.printed == snapshot
+    (tmp_path / "homelab.yml").write_text(head + printed.out)
+    assert command("validate").code == 0
+
+
 def test_one_of_another_lab_and_one_that_is_not_there_are_refused(
     pve: Double, command: Command, snapshot: SnapshotAssertion
 ) -> None:

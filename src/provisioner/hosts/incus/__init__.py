@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from provisioner.hosts.base import PLUGIN_MODULES, READY_TIMEOUT_S, Kind, Provider
-from provisioner.hosts.incus import api, observe
+from provisioner.hosts.incus import api, observe, translate
 from provisioner.hosts.incus.api import Endpoint, WireError, local_endpoint
 from provisioner.hosts.incus.inside import Inside
 from provisioner.hosts.incus.translate import LAB, instance_of, ports_of_others, request_for, updated
@@ -106,6 +106,12 @@ class IncusProvider(Inside, Provider):
             if found is None or found["type"] != "container":
                 return None
             return containers.described_unmarked(self.client, found, self.host)
+
+    def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:
+        """Keys and devices of the container and its profiles that have no word in a file."""
+        with self.worded(f"Unable to look at container {instance.name}"):
+            found = self.client.find("instances", instance.name)
+            return tuple(translate.beyond_the_file(found)) if found else ()
 
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none, and read it back."""

@@ -134,6 +134,33 @@ def _neutral_devices(devices: Mapping[str, Mapping[str, str]], config: Mapping[s
     return tuple(ours)
 
 
+_SAID = re.compile(r"(user|volatile|image)[.].*|limits[.](cpu|memory)|security[.](nesting|privileged)")
+"""Keys that a block says, that Incus keeps for itself, and one that is told by itself (privileged)."""
+_NOT_TOLD = re.compile(r"environment[.].*|cloud-init[.].*", re.DOTALL)
+"""Keys whose values may be secrets, or too long for a comment."""
+
+
+def beyond_the_file(found: Mapping[str, Any]) -> list[str]:
+    """Return in words what of a container and its profiles no block of a file can say.
+
+    Its own disk, and what else is mounted in it, are not among it, nor the card that every container has.
+    """
+    own, expanded = found["config"], found["expanded_config"]
+    lines = list[str]()
+    for key, value in sorted(expanded.items()):
+        of_profile = "" if key in own else " (of its profile)"
+        if not _SAID.fullmatch(key) or (of_profile and key.startswith("limits.")):
+            shown = "" if _NOT_TOLD.fullmatch(key) else f": {value}"
+            lines.append(f"{key}{shown}{of_profile}")
+    for name, device in sorted(found["expanded_devices"].items()):
+        is_usual = device["type"] in ("disk", "none") or (name, device["type"]) == ("eth0", "nic")
+        if not is_usual and _neutral_device(name, device, own) is None:
+            of_profile = "" if name in found["devices"] else " (of its profile)"
+            options = ", ".join(f"{key}={value}" for key, value in sorted(device.items()))
+            lines.append(f"device {name}: {options}{of_profile}")
+    return [Foreign(line) for line in lines]
+
+
 def publications_of(found: Mapping[str, Any]) -> tuple[Device, ...]:
     """Return every proxy device of a container, its profiles' included."""
     devices = _neutral_devices(found["expanded_devices"], found["config"])

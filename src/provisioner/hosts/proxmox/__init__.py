@@ -20,6 +20,7 @@ from provisioner.hosts.proxmox import (
     observe,
     snapshots,
     templates,
+    translate,
 )
 from provisioner.hosts.proxmox.access import SSH_CONFIG, Access, Direct
 from provisioner.hosts.proxmox.host import ProxmoxHost, worded
@@ -79,6 +80,12 @@ class ProxmoxProvider(ProxmoxHost):
         from provisioner.hosts.proxmox import health  # nothing that a run needs
 
         return health.examine(self.host, self.client, self.shell, images, lab)
+
+    def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:
+        """Raw ``lxc`` lines, further network cards, hook scripts, limits and whatever else has no word in a file."""
+        with worded(f"Unable to look at container {instance.name}"):
+            vmid = self.vmid(instance.name, f"Unable to look at container {instance.name}")
+            return tuple(translate.beyond_the_file(self.client.get(*self.path(vmid, "config"))))
 
     def ensure_template(self, image: str) -> bool:
         """Have the template of an image on the node; whether it was not there before."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provisioner.hosts.proxmox import marks
-from provisioner.hosts.proxmox.guest import CARD, Guest
+from provisioner.hosts.proxmox.guest import CARD, Guest, options_of
 from provisioner.hosts.proxmox.marks import Mark, Mount
 from provisioner.values.errors import ProviderError
+from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Device, Instance
 
 MIB, GIB = 2**20, 2**30
@@ -317,10 +318,38 @@ def gibibytes(size: int) -> str:
     return f"{max(1, mebibytes(size)) / 1024:.10f}".rstrip("0").rstrip(".")
 
 
+# What a container has and no block of a file can say.
+
+_SAID = re.compile(
+    r"arch|cores|description|dev\d+|digest|features|hostname|lock|memory|mp\d+|net0|onboot|ostype|parent|protection|"
+    r"rootfs|snaptime|startup|swap|tags|unprivileged|unused\d+"
+)
+"""Options that a block says, that Proxmox keeps for itself, or that are told as what no snapshot holds (``mp``)."""
+_VARIABLES = "env"
+"""The option with variables of a container's first process, which may be secrets: told without its value."""
+_RAW_DEVICES = ("lxc.cgroup.devices.allow", "lxc.cgroup2.devices.allow", "lxc.mount.entry")
+_ALREADY = "; take it out before the block asks for that device or card"
+
+
+def beyond_the_file(config: Mapping[str, Any]) -> list[str]:
+    """Return in words what of a configuration, as the API gives it, no block can say."""
+    lines = [f"{name}: {value}" for name, value in sorted(options_of(config).items()) if not _SAID.fullmatch(name)]
+    lines = [_VARIABLES if line.startswith(f"{_VARIABLES}:") else line for line in lines]
+    for name, decided in (("net0", _SAID_OF_CARD), ("startup", {"order"})):
+        given = property_parts(str(config.get(name, "")), "order")
+        beyond = {key: value for key, value in given.items() if key not in decided}
+        if beyond:
+            lines.append(f"{name}: {property_string(beyond)}")
+    for key, value in config.get("lxc") or ():
+        lines.append(f"{key}: {value}{_ALREADY if key in _RAW_DEVICES else ''}")
+    return [Foreign(line) for line in lines]
+
+
 # The network card: the file's options and `net0`.
 
 _CARD_KEYS = {"gateway": "gw", "ip6": "ip6", "gateway6": "gw6", "vlan": "tag", "mac": "hwaddr"}
 _DECIDED_CARD_KEYS = {"bridge", "ip", "gw", "ip6", "gw6", "tag", "firewall"}
+_SAID_OF_CARD = _DECIDED_CARD_KEYS | {"name", "hwaddr", "type"}
 _NO_ADDRESS = {"manual", ""}
 
 
