@@ -136,8 +136,10 @@ def _neutral_devices(devices: Mapping[str, Mapping[str, str]], config: Mapping[s
 
 _SAID = re.compile(r"(user|volatile|image)[.].*|limits[.](cpu|memory)|security[.](nesting|privileged)")
 """Keys that a block says, that Incus keeps for itself, and one that is told by itself (privileged)."""
-_NOT_TOLD = re.compile(r"environment[.].*|cloud-init[.].*", re.DOTALL)
-"""Keys whose values may be secrets, or too long for a comment."""
+_VALUES_NOT_TOLD = re.compile(r"\A((environment|cloud-init)[.][^:]*): .*", re.DOTALL)
+"""Keys whose values may be secrets."""
+_ORIGIN = {True: "", False: " (of its profile)"}
+"""By whether something is the container's own."""
 
 
 def beyond_the_file(found: Mapping[str, Any]) -> list[str]:
@@ -145,19 +147,16 @@ def beyond_the_file(found: Mapping[str, Any]) -> list[str]:
 
     Its own disk, and what else is mounted in it, are not among it, nor the card that every container has.
     """
-    own, expanded = found["config"], found["expanded_config"]
-    lines = list[str]()
-    for key, value in sorted(expanded.items()):
-        of_profile = "" if key in own else " (of its profile)"
-        if not _SAID.fullmatch(key) or (of_profile and key.startswith("limits.")):
-            shown = "" if _NOT_TOLD.fullmatch(key) else f": {value}"
-            lines.append(f"{key}{shown}{of_profile}")
+    own, lines = found["config"], list[str]()
+    for key, value in sorted(found["expanded_config"].items()):
+        is_limit_of_profile = key not in own and key.startswith("limits.")
+        if is_limit_of_profile or not _SAID.fullmatch(key):
+            lines.append(_VALUES_NOT_TOLD.sub(r"\1", f"{key}: {value}") + _ORIGIN[key in own])
     for name, device in sorted(found["expanded_devices"].items()):
         is_usual = device["type"] in ("disk", "none") or (name, device["type"]) == ("eth0", "nic")
         if not is_usual and _neutral_device(name, device, own) is None:
-            of_profile = "" if name in found["devices"] else " (of its profile)"
-            options = ", ".join(f"{key}={value}" for key, value in sorted(device.items()))
-            lines.append(f"device {name}: {options}{of_profile}")
+            options = ", ".join(map("=".join, sorted(device.items())))
+            lines.append(f"device {name}: {options}{_ORIGIN[name in found['devices']]}")
     return [Foreign(line) for line in lines]
 
 

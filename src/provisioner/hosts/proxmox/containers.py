@@ -79,8 +79,8 @@ def _draft(host: ProxmoxHost, guest: Guest, wanted: Instance, room: Mapping[str,
     # What a running container has until its next start is not in the configuration that says how it will be.
     busy = host.client.get(*host.path(guest.vmid, "config"), current=True)
     layout = translate.mount_layout(guest, wanted, room, guest.storage, busy)
-    unread = guest.mark.ungrown if guest.mark else {}
-    sizes = {slot: disk_size(guest, slot) for slot in unread if slot in guest.config} | layout.sizes
+    unread = guest.ungrown
+    sizes = {slot: disk_size(guest, slot) for slot in unread.keys() & guest.config.keys()} | layout.sizes
     disk = disk_size(guest, ROOT_SLOT)
     wish = disk if wanted.disk is None else mebibytes(wanted.disk) * MIB
     if wish < disk:
@@ -232,8 +232,8 @@ def _restore_options(host: ProxmoxHost, before: Guest, now: Guest, written: set[
     options: Options = {name: before.config.get(name) for name in written - {"description", "pool"}}
     new_volumes = _new_volumes(now, options)
     if before.mark is not None and ("description" in written or new_volumes):
-        ungrown = now.mark.ungrown if now.mark else {}
-        mark = replace(before.mark, discard=(*before.mark.discard, *new_volumes), ungrown=ungrown)
+        discard = (*before.mark.discard, *new_volumes)
+        mark = replace(before.mark, discard=discard, ungrown=now.ungrown)
         options["description"] = marks.mark_text(before.text, mark)
     put_options(host, now, options, now.digest)
     if "pool" in written:
@@ -283,7 +283,7 @@ def grow_disk(host: ProxmoxHost, guest: Guest, slot: str, size: int) -> bool:
     disk = property_parts(guest.config.get(slot, ""), "volume")
     path = "/" if slot == ROOT_SLOT else disk.get("mp", "")
     now = disk_size(guest, slot)
-    growth = Growth(path, guest.mark.ungrown.get(slot, now) if guest.mark else now, size)
+    growth = Growth(path, guest.ungrown.get(slot, now), size)
     before = _look_at_disk(host, guest, growth)
     said = _resize_disk(host, guest, slot, size) if size > now else []
     after = _look_at_disk(host, guest, growth)

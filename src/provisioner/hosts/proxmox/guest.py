@@ -53,6 +53,11 @@ class Guest:
         return self.config.get("hostname") or f"CT{self.vmid}"
 
     @property
+    def ungrown(self) -> Mapping[str, int]:
+        """The disks that its mark calls ungrown."""
+        return self.mark.ungrown if self.mark else {}
+
+    @property
     def as_if_grown(self) -> Guest:
         """The same where every file system counts as grown with its disk."""
         return replace(self, mark=replace(self.mark, ungrown={})) if self.mark else self

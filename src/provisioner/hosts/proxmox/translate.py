@@ -325,8 +325,8 @@ _SAID = re.compile(
     r"rootfs|snaptime|startup|swap|tags|unprivileged|unused\d+"
 )
 """Options that a block says, that Proxmox keeps for itself, or that are told as what no snapshot holds (``mp``)."""
-_VARIABLES = "env"
-"""The option with variables of a container's first process, which may be secrets: told without its value."""
+_VARIABLES = re.compile(r"(?<=\Aenv): .*", re.DOTALL)
+"""The variables of a container's first process, which may be secrets: told without their values."""
 _RAW_DEVICES = ("lxc.cgroup.devices.allow", "lxc.cgroup2.devices.allow", "lxc.mount.entry")
 _ALREADY = "; take it out before the block asks for that device or card"
 
@@ -334,7 +334,6 @@ _ALREADY = "; take it out before the block asks for that device or card"
 def beyond_the_file(config: Mapping[str, Any]) -> list[str]:
     """Return in words what of a configuration, as the API gives it, no block can say."""
     lines = [f"{name}: {value}" for name, value in sorted(options_of(config).items()) if not _SAID.fullmatch(name)]
-    lines = [_VARIABLES if line.startswith(f"{_VARIABLES}:") else line for line in lines]
     for name, decided in (("net0", _SAID_OF_CARD), ("startup", {"order"})):
         given = property_parts(str(config.get(name, "")), "order")
         beyond = {key: value for key, value in given.items() if key not in decided}
@@ -342,7 +341,7 @@ def beyond_the_file(config: Mapping[str, Any]) -> list[str]:
             lines.append(f"{name}: {property_string(beyond)}")
     for key, value in config.get("lxc") or ():
         lines.append(f"{key}: {value}{_ALREADY if key in _RAW_DEVICES else ''}")
-    return [Foreign(line) for line in lines]
+    return [Foreign(_VARIABLES.sub("", line)) for line in lines]
 
 
 # The network card: the file's options and `net0`.
@@ -513,10 +512,9 @@ def copy_sizes(guest: Guest) -> dict[str, int]:
 def extra_mounts(guest: Guest) -> tuple[Mapping[str, Any], ...]:
     """The other mounted disks by the names of the file; a storage that it left to us is left out."""
     asked = {str(entry["path"]): entry for entry in guest.mark.extra} if guest.mark else {}
-    ungrown = guest.mark.ungrown if guest.mark else {}
     entries: list[Mapping[str, Any]] = []
     for path, disk in sorted(_own_disks(guest).items()):
-        size = ungrown.get(disk.slot, disk.size)
+        size = guest.ungrown.get(disk.slot, disk.size)
         entry = {"path": path, "size": size, "storage": disk.storage, "backup": disk.backup}
         if path in asked:
             asked_size = asked[path]["size"]
