@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.opening import Lab, open_lab
+from provisioner.lab import desired_fleet
 from provisioner.lab.builders import dhcp_doubts
+from provisioner.lab.opening import Lab, find_files, open_lab
 from provisioner.values.errors import InputError
 
 FILE = """\
@@ -63,7 +64,8 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
 def test_builders_have_the_card_that_the_file_says(
     words: tuple[str, str, str], card: dict[str, object], doubts: list[str], address: str, opened: Opened
 ) -> None:
-    artifacts = opened(*words).fleet().artifacts
+    lab = opened(*words)
+    artifacts = desired_fleet(lab.resolved, find_files(lab).files).artifacts
     assert [artifact.name for artifact in artifacts] == ["llama_cpp", "model-m"]
     assert [artifact.builder_settings["network"] for artifact in artifacts] == [card, card]
     assert dhcp_doubts(artifacts) == doubts

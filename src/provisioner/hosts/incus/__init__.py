@@ -110,8 +110,7 @@ class IncusProvider(Inside, Provider):
     def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:
         """Keys and devices of the container and its profiles that have no word in a file."""
         with self.worded(f"Unable to look at container {instance.name}"):
-            found = self.client.find("instances", instance.name)
-            return tuple(translate.beyond_the_file(found)) if found else ()
+            return tuple(translate.beyond_the_file(self.client.get("instances", instance.name)))
 
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none, and read it back."""

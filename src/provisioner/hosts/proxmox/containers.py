@@ -299,9 +299,9 @@ def grow_disk(host: ProxmoxHost, guest: Guest, slot: str, size: int) -> bool:
 def _note_growth(host: ProxmoxHost, vmid: int, unread: Sequence[str]) -> None:
     """Keep in the mark only those of the grown disks whose file systems nobody has seen grow."""
     now = host.config(vmid)
-    if now.mark is None or now.mark.ungrown.keys() == set(unread):
+    left = {slot: now.ungrown[slot] for slot in now.ungrown.keys() & unread}
+    if now.mark is None or left == now.ungrown:
         return
-    left = {slot: size for slot, size in now.mark.ungrown.items() if slot in unread}
     description = marks.mark_text(now.text, replace(now.mark, ungrown=left))
     host.client.put(*host.path(vmid, "config"), description=description, digest=now.digest)
 

@@ -28,6 +28,7 @@ _LOG_LINES = 40
 """Of a failed task's log that are shown."""
 
 _LOST = "Whether it was done is not known. Run the same command again: it looks first."
+_NEEDED_ON_ROOT: Mapping[str, frozenset[str]] = {"/": frozenset()}
 _NODE_HINT = (
     "Is that node on, do pveproxy and pvedaemon run there, and does no container of it hang? See, on it: "
     "systemctl status pveproxy pvedaemon; pct list"
@@ -168,7 +169,7 @@ def how_to_grant(who: str, path: str, privileges: Iterable[str]) -> str:
     user, _, token = who.partition("!")
     users = [] if token and user == ROOT else [f"--users {user}"]
     tokens = [f"--tokens '{who}'"] if token else []
-    usual = ROLE_PRIVILEGES if path != "/" else frozenset()
+    usual = _NEEDED_ON_ROOT.get(path, ROLE_PRIVILEGES)
     role = "".join([ROLE, *sorted(set(privileges) - usual)]).replace(".", "")
     names = " ".join(sorted({*usual, *privileges}))
     made = f'pveum role add {role} --privs "$needed" || pveum role modify {role} --append 1 --privs "$needed"'

@@ -162,13 +162,9 @@ def without_absent(lacking: Iterable[Right], node: Node, *, sees_all: bool) -> t
 
     ``sees_all``: whether whoever looks sees every storage.
     """
-    left = []
-    for right in lacking:
-        kind, _, name = right.path.removeprefix("/").partition("/")
-        is_absent = kind == "storage" and bool(name) and name not in node.storages
-        if not (sees_all and is_absent):
-            left.append(right)
-    return tuple(left)
+    if not sees_all:
+        return tuple(lacking)
+    return tuple(right for right in lacking if right.storage in ("", *node.storages))
 
 
 def cluster_objections(node: Node) -> Iterator[Objection]:

@@ -69,6 +69,11 @@ class Right:
     privileges: tuple[str, ...]
     pool: str = ""
 
+    @property
+    def storage(self) -> str:
+        """The storage that it is about; "" for another thing, or for all of them."""
+        return self.path.partition("/storage/")[2]
+
     def __str__(self) -> str:
         return f"{' or '.join(self.privileges)} on {self.path}"
 

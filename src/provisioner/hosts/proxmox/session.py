@@ -198,7 +198,7 @@ def _who_is_silent(status: int, path: Sequence[object]) -> str:
     """Who did not answer the node that was asked: another node, or a process of a node that waits for a container."""
     if status not in SILENT:
         return f"Node {path[1]} cannot be reached by the others"
-    asked = "/".join(str(part) for part in path[2:])
+    asked = "/".join(map(str, path[2:]))
     return f"Node {path[1]} has not answered in time when it was asked for {asked}"
 
 

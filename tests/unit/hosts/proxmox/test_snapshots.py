@@ -147,10 +147,10 @@ def test_a_rollback_goes_on_when_a_node_gives_up_a_question(
     pve: Double, provider: ProxmoxProvider, one: Instance, path: str
 ) -> None:
     provider.client.patience_s = 5
-    provider.snapshot(one, "a")
+    provider.snapshots.take(one, "a")
     provider.update(replace(one, memory=2 * GIB))
     pve.world.faults.give_up("GET", path, 596)
-    assert provider.rollback(one, "a").memory == GIB
+    assert provider.snapshots.rollback(one, "a").memory == GIB
 
 
 def test_the_lost_answer_of_a_snapshot_is_looked_for(pve: Double, provider: ProxmoxProvider, one: Instance) -> None:
