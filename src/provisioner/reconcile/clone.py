@@ -62,11 +62,11 @@ fi
 
 The roles start the units again, once their options are the copy's: until then nothing computes as the original does.
 """
-SET_IP = "Give it an address that nothing else has: --set proxmox.network.ip=ADDRESS/PREFIX"
+SET_IP = "Give it an address that nothing else has: --set {kind}.network.ip=ADDRESS/PREFIX"
 _GATEWAYS = {"gateway": "ip", "gateway6": "ip6"}
 """The keys of gateways, and those of the addresses that they go with."""
 NETWORK = "network"
-"""The setting of a container on Proxmox with its network card."""
+"""The setting of a container with its network card, where its kind of host has one."""
 CARD = ("gpu", "node")
 """Kinds of devices by which a container has a card."""
 
@@ -291,8 +291,9 @@ def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tup
     """
     _refuse(wanted, objection(lab.resolved.containers[wanted.source]))
     copied = with_copy.resolved.containers[wanted.name]
-    if has_nobody_to_ask(copied, lab.resolved.containers[wanted.source]):
-        _refuse(wanted, (f"it would ask DHCP, and build: of host {host_name(copied)} says that there is none", SET_IP))
+    if copied.page is not None and has_nobody_to_ask(copied, lab.resolved.containers[wanted.source]):
+        hint = SET_IP.format(kind=copied.page.kind)
+        _refuse(wanted, (f"it would ask DHCP, and build: of host {host_name(copied)} says that there is none", hint))
     there = observe(lab.name, effects.providers)
     source = there.instance(wanted.source)
     if source is None:
