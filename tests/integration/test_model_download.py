@@ -18,7 +18,7 @@ import yaml
 
 from provisioner.hosts.incus import IncusProvider
 from provisioner.lab.artifacts import given_path, stored
-from provisioner.lab.opening.model_files import folder_file
+from provisioner.lab.opening.model_files import folder_file, hashed
 from provisioner.labfile.spec import Model
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.inventory import render_builders
@@ -178,7 +178,7 @@ def test_a_folder_is_stored_and_proved(
     files = {CONFIG: config("exl3"), "chat_template.jinja": b"", "model.safetensors": CONTENT[: 1 << 20]}
     folder = write_folder(tmp_path / "small", {**files, "README.md": b"left"})
     server.cuts, server.pace_s = [], 0.0
-    file = folder_file(Model(source=f"dir:{folder}", format="exl3"))
+    file = hashed(folder_file(Model(source=f"dir:{folder}", format="exl3")), lambda _event: None)
     if is_download:
         place = server.address.rpartition("/")[0]
         server.pages |= {f"/models/{name}": partial(whole, content) for name, content in files.items()}
