@@ -34,6 +34,8 @@ _COMMANDS = {
     POOLS: ("pvesh set /pools/{name} --vms {gone} --delete 1", "pvesh set /pools/{name} --vms {gone} --delete 1"),
 }
 """By file: what is typed when the section would name nobody any more, and when it names others, too."""
+_OF_NESTED_POOL = "pvesh set /pools --poolid {name} --vms {gone} --delete 1"
+"""The other call takes no name with a slash; this one is known since Proxmox VE 8.1."""
 _FILE = re.compile(r"= (\S+)")
 _HEAD = re.compile(r"([a-z-]+): (\S+)\s*")
 _LIST = re.compile(r"\s+(?:resources|vmid)\s+(\S.*)")
@@ -95,7 +97,7 @@ def removal(reference: GuestReference, gone: Collection[int]) -> str:
     """Return the command that takes these guests out of the section, and leaves the others in it."""
     going = [entry for entry in reference.entries if vmid_of(entry) in gone]
     staying = [entry for entry in reference.entries if entry not in going]
-    command = _COMMANDS[reference.file][bool(staying)]
+    command = _OF_NESTED_POOL if "/" in reference.name else _COMMANDS[reference.file][bool(staying)]
     return command.format(kind=reference.kind, name=reference.name, gone=",".join(going), rest=",".join(staying))
 
 

@@ -71,6 +71,7 @@ def test_what_is_printed_can_be_pasted_and_only_adopts(  # noqa: PLR0917
     printed = command("import", reference)
     assert printed.code == 0, printed.err
     assert printed.printed == snapshot
+    assert "hunter2" not in printed.out + printed.err
     (tmp_path / "homelab.yml").write_text(head + printed.out)
     assert planned(command) == [("web", "adopt")]
     assert guest.config == before, "nothing is touched"
@@ -85,6 +86,7 @@ def test_what_no_file_can_say_of_it_is_told(
     printed = command("import", "pve1/105")
     assert printed.code == 0, printed.err
     assert printed.printed == snapshot
+    assert "hunter2" not in printed.out + printed.err
     (tmp_path / "homelab.yml").write_text(head + printed.out)
     assert command("validate").code == 0
 
@@ -113,6 +115,8 @@ RAW = [
     ["lxc.mount.entry", "/dev/nvidia0 dev/nvidia0 none bind,optional,create=file"],
     ["lxc.idmap", "u 0 100000 1000"],
     ["lxc.apparmor.profile", "unconfined"],
+    ["lxc.environment.runtime", "DB_PASSWORD=hunter2"],
+    ["lxc.environment", "TOKEN=hunter2=x"],
 ]
 
 
@@ -125,6 +129,7 @@ def test_what_was_made_by_hand_and_has_no_word_is_told_line_by_line(
     printed = command("import", "pve1/110")
     assert printed.code == 0, printed.err
     assert printed.printed == snapshot
+    assert "hunter2" not in printed.out + printed.err
     (tmp_path / "homelab.yml").write_text(head + printed.out)
     assert command("validate").code == 0
 

@@ -9,6 +9,7 @@ seconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address, ip_interface
@@ -28,6 +29,7 @@ PUBLIC, NAMES, NEIGHBOURS = "(what is public)", "(names)", "(neighbours)"
 _ALWAYS = frozenset({PUBLIC, NAMES, NEIGHBOURS})
 REFUSE = "REJECT"
 _REFUSING = frozenset({REFUSE, "DROP"})
+_FURTHER_CARD = re.compile(r"net[1-9]\d*")
 _OF_PROXMOX = frozenset({"pos", "digest", "ipversion"})
 """What it adds to a rule that was written."""
 
@@ -43,7 +45,7 @@ def is_on(client: Client) -> bool:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return False
-    return int(options.get("enable") or 0) > 0
+    return _is_switched_on(options)
 
 
 def read(host: ProxmoxHost, guest: Guest) -> tuple[str, ...] | None:
@@ -62,14 +64,18 @@ def read(host: ProxmoxHost, guest: Guest) -> tuple[str, ...] | None:
     return None
 
 
-def hold(host: ProxmoxHost, instance: Instance) -> None:
-    """Write the rules of a container as addresses are now, then the policy; take ours away where it is not held."""
+def hold(host: ProxmoxHost, instance: Instance) -> str:
+    """Write the rules of a container as addresses are now, then the policy; take ours away where it is not held.
+
+    Return in words what of it is not held, as somebody gave it a further card that no rule counts for.
+    """
     guest = host.existing(instance, "keep in")
     client, path = host.client, host.path(guest.vmid, "firewall")
     before = _ours(client.get(*path, "rules"))
-    wanted: list[Rule] = []
-    if instance.reaches is not None:
-        wanted = _rules(instance.reaches, guest.config.get("net0", ""), _known(before), asks=True)
+    if instance.reaches is None:
+        _release(client, path, before)
+        return ""
+    wanted = _rules(instance.reaches, guest.config.get("net0", ""), _known(before), asks=True)
     for rule in wanted:
         if rule not in before:
             client.post(*path, "rules", as_root=False, **rule)
@@ -77,13 +83,29 @@ def hold(host: ProxmoxHost, instance: Instance) -> None:
         if rule not in wanted:
             _delete_one(client, path, wanted)
     options = client.get(*path, "options")
-    digest = options.get("digest")
-    if wanted and not _is_held(options):
-        # A firewall that is switched on lets nobody in where nothing is said of that.
-        let_in = options.get("policy_in", "ACCEPT")
-        client.put(*path, "options", enable=True, policy_in=let_in, policy_out=REFUSE, digest=digest)
-    elif before and not wanted and options.get("policy_out") == REFUSE:
-        client.put(*path, "options", delete="policy_out", digest=digest)
+    if not _is_held(options):
+        changed = {"policy_out": REFUSE, "digest": options.get("digest")}
+        if not _is_switched_on(options):
+            # It lets nobody in where nothing is said of that; of one that is on already its owner has decided.
+            changed |= {"enable": True, "policy_in": options.get("policy_in", "ACCEPT")}
+        client.put(*path, "options", **changed)
+    open_cards = _open_cards(guest.config)
+    return f"its {' and '.join(open_cards)} without firewall=1 is let out anywhere" if open_cards else ""
+
+
+def _release(client: Client, path: Sequence[object], before: Sequence[Rule]) -> None:
+    """Take our policy away, then our rules: without these the policy would let nothing out."""
+    options = client.get(*path, "options")
+    if before and options.get("policy_out") == REFUSE:
+        client.put(*path, "options", delete="policy_out", digest=options.get("digest"))
+    for _ in before:
+        _delete_one(client, path, ())
+
+
+def _open_cards(config: Mapping[str, str]) -> list[str]:
+    """The container's further cards, which only people add, as far as its firewall does not count for them."""
+    cards = sorted(name for name in config if _FURTHER_CARD.fullmatch(name))
+    return [name for name in cards if not network_of(config[name], mac=False).get("firewall")]
 
 
 def _delete_one(client: Client, path: Sequence[object], wanted: Sequence[Rule]) -> None:
@@ -95,8 +117,12 @@ def _delete_one(client: Client, path: Sequence[object], wanted: Sequence[Rule]) 
                 return
 
 
+def _is_switched_on(options: Found) -> bool:
+    return int(options.get("enable") or 0) > 0
+
+
 def _is_held(options: Found) -> bool:
-    return int(options.get("enable") or 0) > 0 and options.get("policy_out") in _REFUSING
+    return _is_switched_on(options) and options.get("policy_out") in _REFUSING
 
 
 def _ours(found: Iterable[Found]) -> list[Rule]:

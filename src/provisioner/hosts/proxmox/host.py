@@ -126,11 +126,12 @@ class ProxmoxHost(Provider):
         config = self.client.find(*self.path(vmid, "config"))
         if config is None:
             return None
-        found = guest_of(vmid, config, entry, pool)
+        return guest_of(vmid, config, entry, pool)
+
+    def remember(self, guest: Guest) -> None:
+        """Remember under which number a container is found by its name: another lab may have one of that name."""
         with self._lock:
-            if found.mark is not None:
-                self._vmids[found.name] = vmid
-        return found
+            self._vmids[guest.name] = guest.vmid
 
     def config(self, vmid: int) -> Guest:
         """A container's configuration alone; its status is not asked for."""
@@ -150,8 +151,7 @@ class ProxmoxHost(Provider):
         config, status, kept, pools = self.client.many([*asked, self.pools])
         found = guest_of(vmid, config, status, pools.get(vmid, ""))
         seen = self.client.get(*self.path(vmid, "interfaces")) if found.status is Status.RUNNING else None
-        with self._lock:
-            self._vmids[found.name] = vmid
+        self.remember(found)
         return replace(found, snapshots=snapshots_of(kept, vmid), address=address_in(seen))
 
     def pools(self) -> dict[int, str]:
@@ -185,6 +185,7 @@ class ProxmoxHost(Provider):
                 resolution="Rename or delete all but one: pct set VMID --hostname NAME",
             )
         if ours:
+            self.remember(ours[0])
             return ours[0]
         if guests:
             raise ProviderError(
@@ -206,14 +207,23 @@ class ProxmoxHost(Provider):
         return status_of(self.client.get(*self.path(vmid, "status", "current")))
 
     def find_vmid(self, name: str) -> int | None:
-        """The VMID of the container of that name, one of ours if there is one."""
+        """The VMID of the container of that name, one of ours if there is one.
+
+        Raises ``ProviderError`` where several labs have one, and nobody has said which is meant.
+        """
         with self._lock:
             if name in self._vmids:
                 return self._vmids[name]
         guests = self.guests_named(name)
-        ours = [guest.vmid for guest in guests if guest.mark is not None]
-        vmids = ours or [guest.vmid for guest in guests]
-        return min(vmids, default=None)
+        ours = {guest.vmid: guest.lab for guest in guests if guest.mark is not None}
+        if len(set(ours.values())) > 1:
+            named = " and ".join(f"CT {vmid} of lab {lab}" for vmid, lab in sorted(ours.items()))
+            raise ProviderError(
+                f"Unable to tell which container {name} is meant",
+                details=f"Node {self.client.node} has {named}.",
+                resolution="Rename one of them (pct set VMID --hostname NAME) and write the name into its lab's file.",
+            )
+        return min(ours or [guest.vmid for guest in guests], default=None)
 
     def vmid(self, name: str, what: str) -> int:
         """The VMID of the container of that name; ``ProviderError`` that begins with ``what`` when there is none."""
@@ -288,7 +298,7 @@ def containers_elsewhere(client: Client, guests: Iterable[Mapping[str, Any]], la
     for guest, owner in zip(candidates, owners, strict=True):
         is_of_any_lab = bool(owner) and not lab
         if owner is None or owner == lab or is_of_any_lab:
-            found[str(guest["name"])] = guest
+            found[str(guest["name"])] = {**guest, "is_silent": owner is None}
     return found
 
 
@@ -310,7 +320,10 @@ def elsewhere_text(guest: Mapping[str, Any]) -> str:
 def elsewhere_hint(node: str, guest: Mapping[str, Any]) -> str:
     """What to do about it; ``node``: the host's own."""
     back = f"Bring it back, on node {guest['node']}: pct migrate {guest['vmid']} {node}"
-    return f"{back} (--restart where it runs); or write node: {guest['node']} on the host's page."
+    hint = f"{back} (--restart where it runs); or write node: {guest['node']} on the host's page."
+    if guest.get("is_silent"):
+        return f"Node {guest['node']} does not answer, and nothing can be done there before it is started. {hint}"
+    return hint
 
 
 def _lab_elsewhere(client: Client, entry: Mapping[str, Any]) -> str | None:

@@ -17,8 +17,7 @@ class Network(base.Network):
     def confine(self, instance: Instance) -> str:
         """Write rules into the container's own firewall, as addresses are now."""
         with worded(f"Unable to keep container {instance.name} in"):
-            confinement.hold(self._host, instance)
-        return ""
+            return confinement.hold(self._host, instance)
 
     def address(self, name: str) -> str | None:
         """The address on its card."""

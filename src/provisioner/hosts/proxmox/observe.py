@@ -42,6 +42,8 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
     entries = _entries_to_read(first, lab, adopt)
     contents, guests, ready = _second_answers(host, first, entries, detailed=detailed)
     ours = [guest for guest in guests if guest.lab == lab]
+    for guest in ours:
+        host.remember(guest)
     if detailed:
         ours = host.client.many([partial(_with_details, host, guest) for guest in ours])
     held: dict[int, tuple[str, ...] | None] = {}

@@ -15,7 +15,7 @@ from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.labfile.starter import keep_secret
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.facts import of_kind
-from provisioner.values.host_facts import ApiRights
+from provisioner.values.host_facts import ApiRights, HostAnswers
 from provisioner.values.state import Secret
 
 Say = Callable[[str], None]
@@ -160,9 +160,18 @@ def _download(way: Way, provider: ProxmoxProvider, say: Say) -> int:
 
 
 def _prove(way: Way, provider: ProxmoxProvider) -> None:
-    """Raise ``PreflightError`` where something is lacking all the same."""
+    """Raise ``PreflightError`` where something is lacking all the same, or the node does not say."""
+    facts = provider.examine((), way.lab.name)
+    told = of_kind(facts, ApiRights)
+    if not told:
+        why = "\n".join(filter(None, (one.problem for one in of_kind(facts, HostAnswers))))
+        raise PreflightError(
+            f"Unable to prove that host {way.name} is prepared: it does not say what {way.page.user} may do",
+            details=why,
+            resolution="Run this again: what is there stays as it is.",
+        )
     lacking: list[str] = []
-    for rights in of_kind(provider.examine((), way.lab.name), ApiRights):
+    for rights in told:
         lacking += rights.lacking
     if lacking:
         raise PreflightError(

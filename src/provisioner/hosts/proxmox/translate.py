@@ -326,7 +326,7 @@ _SAID = re.compile(
 )
 """Options that a block says, that Proxmox keeps for itself, or that are told as what no snapshot holds (``mp``)."""
 _VARIABLES = re.compile(r"(?<=\Aenv): .*", re.DOTALL)
-"""The variables of a container's first process, which may be secrets: told without their values."""
+"""The variables of a container's first process, which may be secrets: told without their values, also in raw lines."""
 _RAW_DEVICES = ("lxc.cgroup.devices.allow", "lxc.cgroup2.devices.allow", "lxc.mount.entry")
 _ALREADY = "; take it out before the block asks for that device or card"
 
@@ -340,6 +340,8 @@ def beyond_the_file(config: Mapping[str, Any]) -> list[str]:
         if beyond:
             lines.append(f"{name}: {property_string(beyond)}")
     for key, value in config.get("lxc") or ():
+        if key.startswith("lxc.environment"):
+            value = value.partition("=")[0]  # noqa: PLW2901
         lines.append(f"{key}: {value}{_ALREADY if key in _RAW_DEVICES else ''}")
     return [Foreign(_VARIABLES.sub("", line)) for line in lines]
 

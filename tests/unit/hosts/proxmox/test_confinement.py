@@ -206,6 +206,38 @@ def test_without_code_of_others_nothing_is_left_that_refuses(
     assert lets_out(pve, "10.0.0.1")
 
 
+def test_a_release_that_is_cut_off_leaves_a_way_out(
+    pve: Double, provider: ProxmoxProvider, web: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.network.confine(web)
+    monkeypatch.setattr(Firewall, "remove", lambda *_: 1 / 0)
+    with pytest.raises(ProviderError):
+        provider.network.confine(replace(web, reaches=None))
+    assert "policy_out" not in firewall(pve).options, "rules alone refuse nothing"
+    monkeypatch.undo()
+    provider.network.confine(replace(web, reaches=None))
+    assert firewall(pve).rules == []
+
+
+def test_who_has_switched_a_firewall_on_decides_who_comes_in(
+    pve: Double, provider: ProxmoxProvider, web: Instance
+) -> None:
+    """Without ``policy_in`` it lets in nobody but those of its rules."""
+    firewall(pve).options = {"enable": 1}
+    provider.network.confine(web)
+    assert firewall(pve).options == {"enable": 1, "policy_out": "REJECT"}
+    assert seen(provider) == REACHES
+
+
+def test_a_further_card_that_is_not_held_is_told(pve: Double, provider: ProxmoxProvider, web: Instance) -> None:
+    assert provider.network.confine(web) == ""
+    config = guest(pve, "web").config
+    config["net1"] = "name=eth1,bridge=vmbr1,firewall=1"
+    assert provider.network.confine(web) == ""
+    config["net1"] = "name=eth1,bridge=vmbr1"
+    assert "net1 without firewall=1" in provider.network.confine(web)
+
+
 def test_one_that_never_was_held_is_not_written_to(pve: Double, provider: ProxmoxProvider, web: Instance) -> None:
     firewall(pve).options = {"policy_out": "REJECT"}
     provider.network.confine(replace(web, reaches=None))

@@ -80,6 +80,29 @@ def test_one_of_ours_that_has_moved_to_another_node_takes_its_name_along(pve: Do
     assert "node: pve2" in state.moved_hints["moved"]
 
 
+def test_of_one_on_a_silent_node_it_is_said_that_this_has_to_be_started_first(pve: Double, access: Access) -> None:
+    """A node that went down a moment ago is still listed with the names of its guests."""
+    marked(pve, 105, "moved", node="pve2")
+    pve.world.faults.give_up("GET", "/nodes/pve2/lxc/105/config", 595, times=100)
+    hint = look(access).hosts["box"].moved_hints["moved"]
+    assert hint.startswith("Node pve2 does not answer")
+
+
+def test_of_two_labs_with_a_container_of_one_name_each_is_led_to_its_own(pve: Double, access: Access) -> None:
+    """Whatever is listed last: the number by which a name is found is that of the lab that looked, or asked for it."""
+    marked(pve, 105, "one")
+    marked(pve, 106, "one", "other")
+    marked(pve, 104, "one", "third")
+    seeing, asking = driver(access), driver(access)
+    seeing.observe(LAB)
+    assert seeing.find_vmid("one") == 105
+    assert asking.existing(wanted("one"), "look at").vmid == 105
+    assert asking.find_vmid("one") == 105
+    with pytest.raises(ProviderError, match="Unable to tell which container one is meant") as caught:
+        driver(access).find_vmid("one")
+    assert f"CT 105 of lab {LAB} and CT 106 of lab other" in caught.value.details
+
+
 def test_a_copy_on_another_node_that_bears_our_tags_is_not_ours(pve: Double, access: Access) -> None:
     marked(pve, 105, "copy", node="pve2")
     pve.world.guests[106] = dataclasses.replace(pve.world.guests.pop(105), vmid=106)
