@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from provisioner.values.quantities import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
+    from provisioner.lab import ModelFile
     from provisioner.lab.opening import Lab
     from provisioner.loads.candidates import Way
     from provisioner.loads.occupied import Occupied
@@ -105,14 +106,22 @@ def suggestions(
     Of that one what lies there already is taken off, unless ``is_exclusive``.
     """
     from provisioner.gpus.bandwidth import memory_speed
+    from provisioner.lab.opening import find_files, look_at_models
     from provisioner.loads.occupied import with_taken
     from provisioner.loads.suggestions import suggested
     from provisioner.suggest.speeds import with_measured
     from provisioner.suggest.suggest import candidates_of, on_card, served_by, usable_bytes
     from provisioner.suggest.text import Asked
 
-    found = [one for target in targets for one in candidates_of(target, lab)]
-    occupied = _largest(session, lab) if gpu is None else None
+    files: Mapping[str, ModelFile] = {}
+    asks_for_card = gpu is None and lab is not None and lab.resolved.wants_cards
+    if lab is not None and (asks_for_card or not lab.spec.models.keys().isdisjoint(targets)):
+        files = find_files(lab).files
+        lab, new = look_at_models(lab, files)
+        for said in new:
+            session.console.emit(said)
+    found = [one for target in targets for one in candidates_of(target, lab, files)]
+    occupied = _largest(session, lab, files) if gpu is None else None
     if occupied is not None and lab is not None and not is_exclusive:
         found, occupied = with_taken(served_by(lab, found), occupied)
     card = occupied.card if gpu is None and occupied is not None else gpu
@@ -123,20 +132,14 @@ def suggestions(
     return Suggestions(ways, left, Asked(use, USES[use].context, speed), usable, occupied)
 
 
-def _largest(session: Session, lab: Lab | None) -> Occupied:
+def _largest(session: Session, lab: Lab | None, files: Mapping[str, ModelFile]) -> Occupied:
     """The largest card of the file's containers, with what lies there; raises ``InputError`` where there is none."""
-    from provisioner.lab.opening import find_files, look_at_models
     from provisioner.reconcile.observe import cards_of
     from provisioner.suggest.suggest import largest_card
 
-    wants = lab is not None and any(container.gpu is not None for container in lab.spec.containers.values())
-    cards = cards_of(lab, session.effects(lab).providers) if lab is not None and wants else {}
+    cards = cards_of(lab, session.effects(lab).providers) if lab is not None and lab.resolved.wants_cards else {}
     if lab is None or not cards:
         raise InputError(
             "Unable to suggest anything: no container of the file has a card", resolution="Say its memory: --gpu 8GiB"
         )
-    files = find_files(lab).files
-    lab, new = look_at_models(lab, files)
-    for said in new:
-        session.console.emit(said)
     return largest_card(lab, files, cards)

@@ -16,7 +16,15 @@ from provisioner.cluster.facts import ClusterFacts, NodeFacts, Sign, Silent
 from provisioner.cluster.read_corosync import UnreadableError
 from provisioner.cluster.read_node import read_node
 from provisioner.hosts.proxmox.access import SSH_CONFIG, Access
-from provisioner.hosts.proxmox.ssh import KEY_FAILURES, Destination, Shell, destination_of, no_ssh_error, ssh_failure
+from provisioner.hosts.proxmox.ssh import (
+    CHANGED_KEY,
+    UNKNOWN_KEY,
+    Destination,
+    Shell,
+    destination_of,
+    no_ssh_error,
+    ssh_failure,
+)
 from provisioner.values import paths
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError, UnavailableError
 from provisioner.values.events import ApplyProgress, Event
@@ -271,8 +279,10 @@ def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> No
         try:
             found = observe_node(asked.at(address, candidate.name), emit)
         except ProvisionError as error:  # why it is silent is a fact like others
-            reasons.append(_why(error))
-            key_advice = key_advice or _key_advice(error)
+            failure = ssh_failure(error.details)
+            reasons.append(f"{_why(error)}. {error.resolution}" if failure == UNKNOWN_KEY else _why(error))
+            if failure == CHANGED_KEY:
+                key_advice = key_advice or error.resolution
             continue
         objection = _why_another(found, candidate, first)
         if not objection:
@@ -284,12 +294,6 @@ def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> No
     where = candidate.addresses[0] if candidate.addresses else ""
     why = "; ".join(dict.fromkeys(reasons)) or "no address of it is known"
     return Silent(candidate.name, where, why, key_advice)
-
-
-def _key_advice(error: ProvisionError) -> str:
-    """Return what to do about a host key that is not the known one; empty for any other reason of silence."""
-    is_about_key = ssh_failure(error.details) in KEY_FAILURES
-    return error.resolution if is_about_key else ""
 
 
 def _by_name(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | None:

@@ -12,10 +12,10 @@ from provisioner.cluster.votes import has_device, is_two_node
 NOT_SET = "not set"
 _GIVEN_ONCE: Mapping[str, Callable[[Member], tuple[str, ...]]] = {
     "id": lambda member: (str(member.nodeid),),
-    "name": lambda member: (plain_name(member.name),),
+    "name": lambda member: () if is_address(member.name) else (plain_name(member.name),),
     "address": lambda member: member.addresses,
 }
-"""What two members of a list must not have both; names are compared as host names are."""
+"""What two members of a list must not have both; names are compared as host names are, where they are no addresses."""
 
 
 def setting_differences(own: CorosyncConf | None, cluster: CorosyncConf | None) -> tuple[str, ...]:
@@ -37,6 +37,8 @@ def invalid_lists(view: View) -> Iterator[Diagnosis]:
     """The faults of the nodes' lists with which corosync does not start, or does not what was meant."""
     names_by_fault = dict[str, list[str]]()
     for node in view.clustered:
+        if view.member(node.name) is None:
+            continue  # its list is its own matter, which is told of it
         conf = node.starting_conf
         for fault in list_faults(conf) if conf else ():
             names_by_fault.setdefault(fault, []).append(node.name)

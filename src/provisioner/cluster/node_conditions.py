@@ -86,7 +86,7 @@ def _of_absent(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
     """Say why a node is not joined; nothing where it disturbs all nodes: that is said first of what concerns them."""
     member = view.member(node.name)
     own = named(members_of(node), node.name)
-    other = named_otherwise(own, view.members)
+    other = named_otherwise(node, own, view.members)
     if other is not None:
         yield _named_otherwise(node, view, other)
         return
@@ -112,7 +112,9 @@ def _kept_out(diagnosis: Diagnosis, node: NodeFacts, reference: NodeFacts) -> Di
 
 def _of_joined(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
     """That a node which is joined has an old list, as it runs or in a file."""
-    running = node.running_version or 0
+    running = node.running_version
+    if running is None:
+        return  # that it is not known is said of what could not be read
     newest_file = max((conf.version for conf in node.files), default=running)
     if running < view.version:
         behind = _behind(view.version - running)

@@ -51,7 +51,10 @@ def weaknesses(view: View) -> tuple[Weakness, ...]:
     lead, conf = view.facts.lead, view.conf
     if lead is None or conf is None:
         return ()
-    return (*_of_device(view, conf), *_of_links(view), *_of_expected(lead, conf), *_of_votes(view))
+    found = [*_of_links(view), *_of_votes(view)]
+    if conf.version == lead.running_version:  # of one that was not taken up it says nothing
+        found = [*_of_device(view, conf), *_of_expected(lead, conf), *found]
+    return tuple(found)
 
 
 def _of_device(view: View, conf: CorosyncConf) -> Iterator[Weakness]:

@@ -13,7 +13,7 @@ from provisioner.cluster.lists import list_faults, setting_differences
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
 from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address, own_entry
-from provisioner.cluster.view import has_newer_pve, named_otherwise, pve_age_words
+from provisioner.cluster.view import has_newer_pve, is_running, named_otherwise, pve_age_words
 from provisioner.cluster.votes import expected_votes, is_two_node, needed_by, votes_without
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
 from provisioner.values.refusals import did_you_mean
@@ -92,7 +92,7 @@ def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
     ]
     if seen.plan.kind is Kind.LIGHT:
         # the node would hear the others, and its /etc/pve replaces nothing
-        proofs += [_hears(seen), _is_older(seen)]
+        proofs += [_running_list(seen), _hears(seen), _is_older(seen)]
         if seen.plan.restarts == "corosync":
             proofs.append(_majority(seen))
     elif seen.plan.kind is Kind.FORCED and not seen.plan.is_joined:
@@ -112,6 +112,14 @@ def _valid_list(seen: Situation) -> Proof | None:
     if not faults:
         return None
     return Proof("the cluster's list is valid", False, faults, "Correct it first, see: provision cluster check")
+
+
+def _running_list(seen: Situation) -> Proof | None:
+    """A corosync that runs, and was not read, may be a member like the others, which a restart would cut off."""
+    if not is_running(seen.node) or seen.node.running_version is not None:
+        return None
+    advice = "Run this again; on it: corosync-cmapctl runtime.config"
+    return Proof("its corosync says with which list it runs", False, "it was not read", advice)
 
 
 def _agreement(seen: Situation) -> Proof:
@@ -544,7 +552,7 @@ def _require_own_name(node: NodeFacts, conf: CorosyncConf) -> None:
             details=f"It is the member {node.name} by its id and address, and its guests belong to that name.",
             resolution=put_name_back(node),
         )
-    other = named_otherwise(own_entry(node), conf.members)
+    other = named_otherwise(node, own_entry(node), conf.members)
     if other is not None:
         raise PreflightError(
             f"{WHAT} {node.name}: the cluster's list has its id and addresses as {other.name}",

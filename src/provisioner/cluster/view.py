@@ -155,7 +155,7 @@ class View:
         """Return whether the member answered, be it under another name with its id and addresses."""
         for node in self.facts.nodes:
             own = named(members_of(node), node.name)
-            if named_otherwise(own, (member,)) is not None:
+            if named_otherwise(node, own, (member,)) is not None:
                 return True
         return self.facts.node(member.name) is not None
 
@@ -171,9 +171,12 @@ class View:
         return self.is_present(member.nodeid)
 
 
-def named_otherwise(own: Member | None, members: Iterable[Member]) -> Member | None:
-    """Return the member with the id and the addresses of ``own``, and another name; None without one."""
-    if own is None:
+def named_otherwise(node: NodeFacts, own: Member | None, members: Iterable[Member]) -> Member | None:
+    """Return the member with the id and the addresses of ``own``, and another name; None without one.
+
+    ``own``: the node's entry in its own list. A node that has these addresses no more was replaced by that member.
+    """
+    if own is None or lost_addresses(node, own):
         return None
     for member in members:
         is_same = member.place == own.place

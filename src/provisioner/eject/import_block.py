@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from provisioner.hosts import kind_of
 from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.lab.rules import RESERVED_PREFIX
@@ -63,7 +64,7 @@ def imported(lab: Lab, providers: Mapping[str, Provider], reference: str) -> Imp
         notes.append("It bears this lab's mark already.")
     if there.name in lab.spec.containers:
         notes.append("The file has a container of this name already: put what is new here into its block.")
-    for beyond in provider.beyond_the_file(there):
+    for beyond in kind_of(provider.kind).beyond_the_file(provider, there):
         notes.append(f"No block can say this, and it stays as it is: {beyond}")
     obstacle = provider.snapshots.obstacle(there)
     if obstacle:

@@ -76,6 +76,8 @@ class Kind:
     Without a lab nothing is said of single containers."""
     start_command: str
     """How people start a container on the host itself: ``name`` and the container's ``settings`` are filled in."""
+    beyond_the_file: Callable[[Any, Instance], tuple[str, ...]] = lambda *_: ()
+    """What a container of a provider has that no block can say, and that changes leave as it is; each in words."""
     plugin_modules: tuple[str, ...] = ()
     """All modules below ``provisioner`` that the connection plugin ``provision_<kind>`` imports."""
     plugin_words: str = ""
@@ -284,10 +286,6 @@ class Provider(ABC):
 
         Only looks. A host that does not answer is no error here: that it does not is what was seen.
         """
-        return ()
-
-    def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:  # noqa: ARG002 - for drivers that know more
-        """What the container has that no block of a file can say, and that changes leave as it is; each in words."""
         return ()
 
     @abstractmethod

@@ -14,8 +14,8 @@ from provisioner.labfile.spec import BLOCKS, Container
 from provisioner.values.quantities import written_size
 from provisioner.values.state import Device, Instance
 
-_NOT_FOR_MAKING = ("transport", "ssh_key", "share", "share_key")
-"""Of a host's page: how Ansible goes into containers, and which services take turns."""
+_NOT_FOR_MAKING = ("transport", "ssh_key", "share", "share_key", "build")
+"""Of a host's page: how Ansible goes into containers, which services take turns, and what builders get."""
 _DEPTH = 3
 """Of the block for one kind of host only the item is left out that cannot be said: the block, ``mounts``, 0."""
 

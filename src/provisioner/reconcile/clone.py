@@ -106,6 +106,10 @@ class Wanted:
         """The other values, as they were asked for."""
         return ", ".join(f"{'.'.join(setting.path)}={setting.written}" for setting in self.settings)
 
+    def gives_address(self, path: Place) -> bool:
+        """Whether a fixed address was asked for at ``path``, or something that it is part of."""
+        return any(path[: len(one.path)] == one.path and "/" in one.written for one in self.settings)
+
     def says(self, path: Place) -> bool:
         """Whether what stands at ``path`` was asked for, or something that it is part of."""
         return any(path[: len(setting.path)] == setting.path for setting in self.settings)
@@ -208,7 +212,7 @@ def _of_one_alone(container: Container, wanted: Wanted) -> Iterator[tuple[Settin
     if container.block is None:
         return
     for path, instead, words in container.block.given_up():
-        if path[-1] in _GATEWAYS and wanted.says((container.block.kind, *path[:-1], _GATEWAYS[path[-1]])):
+        if path[-1] in _GATEWAYS and wanted.gives_address((container.block.kind, *path[:-1], _GATEWAYS[path[-1]])):
             continue  # another address has the same gateway
         yield Setting((container.block.kind, *path), instead), words
 

@@ -15,7 +15,7 @@ from provisioner.catalog import load_catalog
 from provisioner.gpus.bandwidth import cards_called, near_names
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, ModelFile, resolve
-from provisioner.lab.opening import Lab, find_files
+from provisioner.lab.opening import Lab
 from provisioner.lab.opening.model_files import folder_problem
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
@@ -273,14 +273,15 @@ def usable_bytes(card: Card) -> int:
     return usable
 
 
-def candidates_of(target: str, lab: Lab | None) -> list[Candidate]:
+def candidates_of(target: str, lab: Lab | None, files: Mapping[str, ModelFile]) -> list[Candidate]:
     """The files that a target names: a model of the file, a folder, a file of GGUF, or ORG/REPO[@REVISION] of a hub.
 
-    Raises ``InputError`` where it names none, ``PreflightError`` where the hub gives no answer.
+    ``files``: of the models of the file. Raises ``InputError`` where it names none, ``PreflightError`` where the hub
+    gives no answer.
     """
     place = target.removeprefix("hf:")
     if lab is not None and target in lab.spec.models:
-        found = [_of_lab(lab, target)]
+        found = [_of_lab(lab, files, target)]
     elif Path(target).is_dir():
         found = list(_of_folder(Path(target)))
     elif Path(target).is_file():
@@ -302,10 +303,10 @@ def candidates_of(target: str, lab: Lab | None) -> list[Candidate]:
     return found
 
 
-def _of_lab(lab: Lab, name: str) -> Candidate:
+def _of_lab(lab: Lab, files: Mapping[str, ModelFile], name: str) -> Candidate:
     """A model of the file, as far as its head is known."""
     header = lab.resolved.known.headers.get(name)
-    file = find_files(lab).files.get(name)
+    file = files.get(name)
     if header is None or file is None:
         raise PreflightError(
             f"Unable to suggest anything of model {name}: its head is not known",

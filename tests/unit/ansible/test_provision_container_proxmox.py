@@ -134,7 +134,8 @@ def test_the_options_of_a_host_are_those_of_the_file() -> None:
         "ssh_key",
         "share",
         "share_key",
-    }  # the module neither goes into containers nor uses cards
+        "build",
+    }  # the module neither goes into containers nor uses cards, and builds nothing
     written = set(ProxmoxHost.model_fields) | set(IncusHost.model_fields)
     assert set(HOST_OPTIONS) == written - not_for_making
     assert HOST_OPTIONS["password"]["no_log"] is True

@@ -54,3 +54,12 @@ def test_a_copy_has_its_own_address_before_it_is_started(world: World, node: Fak
     world.done(*CLONE, *OF_ITS_OWN)
     network = node.containers["trial"].instance.settings["network"]
     assert (network["ip"], network["gateway"]) == ("192.0.2.60/24", "192.0.2.1")
+
+
+def test_a_copy_that_is_to_ask_dhcp_has_no_gateway(world: World, node: FakeProvider) -> None:
+    Path("homelab.yml").write_text(FILE.format(build=""), encoding="utf-8")
+    node.dhcp = True
+    world.done("up", "--yes")
+    world.done(*CLONE, "--set", "proxmox.network.ip=dhcp")
+    network = node.containers["trial"].instance.settings["network"]
+    assert (network["ip"], network.get("gateway")) == ("dhcp", None)

@@ -172,6 +172,15 @@ def test_a_model_of_the_file_is_looked_at(world: World) -> None:
     assert world.command("suggest", "tiny", "--gpu", "8GiB").ended(0) == world.snapshot
 
 
+@pytest.mark.usefixtures("hub")
+def test_the_head_of_a_model_of_the_file_elsewhere_is_read(world: World, tmp_path: Path) -> None:
+    block = f'models: {{ eight: {{ source: "hf:{REPOSITORY}:Q4_K_M" }} }}'
+    services = "containers: { llama: { services: { llama_cpp: { model: eight } } } }"
+    (tmp_path / "homelab.yml").write_text(f"name: homelab\nhosts: {{ box: {{ incus: local }} }}\n{block}\n{services}\n")
+    (result,) = world.command("suggest", "eight", "--gpu", "12GiB", "--json").of("result")
+    assert [one["quant"] for one in result["ways"]][:1] == ["Q4_K_M"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

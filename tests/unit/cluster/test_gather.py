@@ -113,6 +113,24 @@ def test_a_node_with_another_host_key_says_how_keys_are_compared(world: World, m
     assert "\r" not in silent.why
 
 
+def test_a_node_whose_host_key_nobody_knows_is_silent_for_that_reason(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other key was known of it: nothing says that it was installed anew."""
+
+    def look(reached: Reach, _emit: Callable[[Event], None]) -> NodeFacts:
+        host = reached.destination.host
+        if host not in ("10.0.0.1", "10.0.0.2"):
+            said = f"No ED25519 host key is known for {host} and you have requested strict checking.\r\n"
+            raise unreachable_error(reached.destination, f"{said}Host key verification failed.\r\n")
+        return world[host]
+
+    monkeypatch.setattr(gathering, "observe_node", look)
+    (silent,) = gather(Reach("x", "root@10.0.0.1")).silent
+    assert silent.key_advice == ""
+    assert "Its host key is not known here" in silent.why
+
+
 def test_what_was_said_of_a_silent_node_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It went off a moment ago: its peers saw it as joined when they were asked, and have noticed since."""
     del world["10.0.0.3"]

@@ -10,6 +10,7 @@ import pytest
 from provisioner.cluster.diagnosis import diagnose, is_healthy
 from provisioner.cluster.facts import CorosyncConf
 from provisioner.cluster.forget_plan import Leftovers, target_of
+from provisioner.cluster.lists import list_faults
 from provisioner.cluster.rejoin_preconditions import require_node
 from provisioner.cluster.text import cluster_content, diagnosis_text
 from provisioner.values.errors import PreflightError
@@ -53,6 +54,30 @@ def test_a_node_that_the_list_has_under_another_name_is_not_joined_anew() -> Non
     old = replace(facts.nodes[2], name="pve3", hostname="", local_conf=CorosyncConf("homelab", 6, members(3)))
     with pytest.raises(PreflightError, match="the cluster's list has its id and addresses as nuc"):
         require_node(replace(facts, nodes=(*facts.nodes[:2], old)), "pve3")
+
+
+def test_a_node_whose_id_and_address_a_new_member_has_was_replaced_and_is_not_that_one() -> None:
+    facts = facts_of({"nodes": 3, "members": {"pve3": {"name": "pve4"}}, "away": ["pve3"]})
+    before = facts_of(STATES["three nodes"]).nodes[2]
+    gone = replace(before, address="10.0.0.9", addresses=("10.0.0.9",), pve_conf=None, quorum=None)
+    gone = replace(gone, running_version=None)
+    found = diagnose(replace(facts, nodes=(*facts.nodes, gone)))
+    told = {one.condition.value for one in found if one.node == "pve3"}
+    assert told & {"removed", "id-reused"}
+    assert "renamed" not in told
+
+
+def test_votes_of_a_list_that_was_not_taken_up_were_lowered_by_nobody() -> None:
+    facts = facts_of(STATES["three nodes"])
+    longer = CorosyncConf("homelab", 8, members(4))
+    nodes = [replace(node, local_conf=longer, pve_conf=longer) for node in facts.nodes]
+    found = diagnose(replace(facts, nodes=tuple(nodes)))
+    assert {one.condition.value for one in found} == {"behind"}
+
+
+def test_members_without_names_are_called_by_their_addresses_and_not_alike() -> None:
+    nameless = tuple(replace(one, name=one.addresses[0]) for one in members(3))
+    assert list(list_faults(CorosyncConf("homelab", 7, nameless))) == []
 
 
 def test_the_name_of_a_renamed_node_is_not_forgotten() -> None:

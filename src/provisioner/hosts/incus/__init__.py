@@ -107,11 +107,6 @@ class IncusProvider(Inside, Provider):
                 return None
             return containers.described_unmarked(self.client, found, self.host)
 
-    def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:
-        """Keys and devices of the container and its profiles that have no word in a file."""
-        with self.worded(f"Unable to look at container {instance.name}"):
-            return tuple(translate.beyond_the_file(self.client.get("instances", instance.name)))
-
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none, and read it back."""
         from provisioner.hosts.incus import containers
@@ -321,9 +316,16 @@ def _settings(_name: str, page: IncusHost, folder: Path, _lab: ResolvedLab | Non
     return {"endpoint": endpoint_of(page, folder)}
 
 
+def _beyond_the_file(provider: IncusProvider, instance: Instance) -> tuple[str, ...]:
+    """Keys and devices of the container and its profiles that have no word in a file."""
+    with provider.worded(f"Unable to look at container {instance.name}"):
+        return tuple(translate.beyond_the_file(provider.client.get("instances", instance.name)))
+
+
 KIND = Kind(
     _settings,
     start_command="incus start {name}",
+    beyond_the_file=_beyond_the_file,
     plugin_modules=(
         *PLUGIN_MODULES,
         "values/regular_files",

@@ -81,12 +81,6 @@ class ProxmoxProvider(ProxmoxHost):
 
         return health.examine(self.host, self.client, self.shell, images, lab)
 
-    def beyond_the_file(self, instance: Instance) -> tuple[str, ...]:
-        """Raw ``lxc`` lines, further network cards, hook scripts, limits and whatever else has no word in a file."""
-        with worded(f"Unable to look at container {instance.name}"):
-            vmid = self.vmid(instance.name, f"Unable to look at container {instance.name}")
-            return tuple(translate.beyond_the_file(self.client.get(*self.path(vmid, "config"))))
-
     def ensure_template(self, image: str) -> bool:
         """Have the template of an image on the node; whether it was not there before."""
         with worded(f"Unable to have image {image} on host {self.host}"):
@@ -272,9 +266,18 @@ def _direct(name: str, page: Page, folder: Path, lab: ResolvedLab) -> Direct | N
     return Direct((paths.state(lab.name) / "ssh").absolute(), ways, key.absolute() if key else None)
 
 
+def _beyond_the_file(provider: ProxmoxProvider, instance: Instance) -> tuple[str, ...]:
+    """Raw ``lxc`` lines, further network cards, hook scripts, limits and whatever else has no word in a file."""
+    what = f"Unable to look at container {instance.name}"
+    with worded(what):
+        vmid = provider.vmid(instance.name, what)
+        return tuple(translate.beyond_the_file(provider.client.get(*provider.path(vmid, "config"))))
+
+
 KIND = Kind(
     _settings,
     start_command="pct start {vmid}",
+    beyond_the_file=_beyond_the_file,
     plugin_modules=(
         *PLUGIN_MODULES,
         "hosts/proxmox/access",

@@ -477,8 +477,8 @@ _FAILURES = {
     "silent": "timed out|No route to host|Network is unreachable|Host is down",
     "nameless": "Could not resolve hostname",
 }
-KEY_FAILURES = ("changed key", "unknown key")
-"""Those in which the other side answers, and is not known by its host key."""
+CHANGED_KEY, UNKNOWN_KEY = "changed key", "unknown key"
+"""Those in which the other side answers, and its host key is another one than the known one, or none is known."""
 _ADVICE = {
     "changed key": "It shows another host key than the one that is known. Was it installed anew? Then compare its key "
     "on its own console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), remove the old one "
