@@ -318,7 +318,7 @@ def make_forget_plan(
 
 
 def _of_archived(lead: NodeFacts, guests: Sequence[Guest], options: ForgetOptions) -> tuple[Reference, ...]:
-    """What names archived guests by number and stays when their configurations are taken away, with what to type."""
+    """Return the sections that still name archived guests by number, each with its command."""
     vmids = {guest.vmid for guest in guests if options.archive_guests}
     references = list[Reference]()
     for found in references_of(lead, vmids):

@@ -15,7 +15,7 @@ _GIVEN_ONCE: Mapping[str, Callable[[Member], tuple[str, ...]]] = {
     "name": lambda member: () if is_address(member.name) else (plain_name(member.name),),
     "address": lambda member: member.addresses,
 }
-"""What two members of a list must not have both; names are compared as host names are, where they are no addresses."""
+"""Values that no two members may share; names are compared as host names are, where they are no addresses."""
 
 
 def setting_differences(own: CorosyncConf | None, cluster: CorosyncConf | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a cluster with quorum lacks of the redundancy that its list is made for, and why one without has none. Pure."""
+"""The redundancy that a cluster with quorum lacks, and the reason why one has no quorum. Pure."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _of_votes(view: View) -> Iterator[Weakness]:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why a part has no quorum where no member that could come back is the cause, and what to do."""
+    """The reason why a part has no quorum although no member is missing, and the cure."""
 
     why: str
     advice: str

@@ -1,4 +1,4 @@
-"""What in ``/etc/pve`` names guests by their numbers, and the command that takes a number out of it. Pure.
+"""Sections of ``/etc/pve`` that name guests by their numbers, and the command that takes a number out of it. Pure.
 
 HA's resources and rules, replication and backup jobs, and pools are no part of a guest's configuration: they stay when
 that is taken away with its node's folder.
@@ -83,7 +83,7 @@ def references_of(lead: NodeFacts, vmids: Collection[int]) -> tuple[GuestReferen
 
 
 def named_lines(lead: NodeFacts, guests: Iterable[Guest]) -> list[str]:
-    """What names the guests of a node, a line each, as evidence."""
+    """Return the sections that name guests of a node, a line each, as evidence."""
     found = references_of(lead, {guest.vmid for guest in guests})
     return [f"{title_of(reference)} names a guest of it" for reference in found]
 

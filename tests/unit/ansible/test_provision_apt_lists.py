@@ -15,7 +15,7 @@ from provisioner.ansible.modules import provision_apt_lists as module
 
 REPOSITORY = Path(__file__).parents[3]
 LISTS, SOURCES = "var/lib/apt/lists", "etc/apt/sources.list.d"
-LIST = f"{LISTS}/deb.debian.org_debian_dists_bookworm_main_binary-amd64_Packages.lz4"
+LIST = f"{LISTS}/example.org_debian_dists_bookworm_main_binary-amd64_Packages.lz4"
 NOW = 1_800_000_000.0
 HOUR_S = 3600
 

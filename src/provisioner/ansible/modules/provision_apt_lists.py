@@ -44,7 +44,7 @@ _SOURCES = ("etc/apt/sources.list", "etc/apt/sources.list.d")
 
 
 def main() -> None:
-    """Have them."""
+    """Refresh the lists where they are old or not there."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     program = module.get_bin_path("apt-get", required=True)
     root = Path("/")
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def is_fresh(root: Path, now: float) -> bool:
-    """Whether the lists below ``root`` are there, younger than an hour, and than each file that names sources."""
+    """Return whether the lists below ``root`` are there, younger than an hour and than each file of sources."""
     lists = root / _LISTS
     if not any(lists.glob("*_Packages*")):
         return False
@@ -71,7 +71,7 @@ def is_fresh(root: Path, now: float) -> bool:
 
 
 def refreshed(root: Path, program: list[str]) -> str:
-    """Fetch the lists; why that failed, empty where it did not. Raises ``subprocess.TimeoutExpired``."""
+    """Fetch the lists; return why that failed, empty where it did not. Raises ``subprocess.TimeoutExpired``."""
     began = time.monotonic()
     wait_s = 1
     while True:
@@ -96,7 +96,7 @@ def refreshed(root: Path, program: list[str]) -> str:
 
 
 def _changed(path: Path) -> float:
-    """When a file or folder was changed; 0 for one that is not there."""
+    """Return the time of a file's or folder's last change; 0 for one that is not there."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

@@ -204,8 +204,8 @@ class IncusProvider(Inside, Provider):
             status = self.owned(instance, "start").get("status")
             if status != "Running":
                 # Incus says of a frozen one that it is running already, and starts nothing.
-                begin = {"Frozen": "unfreeze"}.get(str(status), "start")
-                containers.begin(self.client, self.endpoint, instance.name, begin)
+                action = "unfreeze" if status == "Frozen" else "start"
+                containers.begin(self.client, self.endpoint, instance.name, action)
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
