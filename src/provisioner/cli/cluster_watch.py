@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # imported when a verb touches a cluster
 )
 @option("--once", is_flag=True, help="Look once, compare with the last run's look; for a timer.")
 def watch(session: Session, *, host: str, file: Path, interval: float, once: bool) -> int:
-    """Print a line for each change of a cluster: members, quorum, version, packets that are turned away.
+    """Print a line for each change of a cluster: members, quorum, redundancy, version, packets turned away.
 
     With --once it exits with 0 when nothing got worse since the last look, and with 3 when something did; without it
     watches until it is interrupted. Changes nothing on the nodes.

@@ -17,7 +17,7 @@ from provisioner.reconcile.observe import cards_of, kept_images, observe
 from provisioner.reconcile.runner import ansible_version
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProvisionError
-from provisioner.values.state import Instance
+from provisioner.values.state import Fleet
 
 # The modules that plugins of ours import, and how a copy of a plugin in an ejected folder finds them.
 
@@ -100,7 +100,7 @@ def _source(lab: Lab, effects: Effects) -> Source:
     addresses = look_at_addresses(lab, providers, actual).known
     resolved = with_wheels(lab, lab.on_hosts(cards, addresses=addresses, images=kept_images(lab, actual)), actual.hosts)
     fleet = desired_fleet(resolved, find_files(lab).hashed(effects.emit).files, actual.hosts)
-    _require_there(fleet.instances, actual.instances)
+    _require_there(lab, fleet, actual)
     boxes = [
         Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.resolved))
         for one in fleet.instances
@@ -111,13 +111,19 @@ def _source(lab: Lab, effects: Effects) -> Source:
     return Source(lab.name, boxes, hosts, plays, ansible_version())
 
 
-def _require_there(wanted: tuple[Instance, ...], there: tuple[Instance, ...]) -> None:
-    missing = {one.name for one in wanted} - {one.name for one in there}
+def _require_there(lab: Lab, wanted: Fleet, there: Fleet) -> None:
+    missing = sorted({one.name for one in wanted.instances} - {one.name for one in there.instances})
+    reasons = {name: there.absence(name, lab.loaded.path) for name in missing}
     if missing:
         raise PreflightError(
-            f"Unable to eject container {', '.join(sorted(missing))}: it is not there",
-            details="What is ejected configures containers; it does not make what is mounted in them.",
-            resolution="Run: provision up",
+            f"Unable to eject container {', '.join(missing)}",
+            details="\n".join(
+                [
+                    *(f"{name}: {why}" for name, (why, _) in reasons.items()),
+                    "What is ejected configures containers; it does not make what is mounted in them.",
+                ]
+            ),
+            resolution="\n".join(hint for _, hint in reasons.values()),
         )
 
 

@@ -233,4 +233,8 @@ def _outside_statuses(lab: Lab, providers: Mapping[str, Provider]) -> Iterator[C
             continue
         for name in names:
             there = fleet.instance(name)
-            yield ContainerStatus(name, host, there.status, there.address) if there else ContainerStatus(name, host)
+            if there:
+                yield ContainerStatus(name, host, there.status, there.address)
+            else:
+                moved = [state.moved[name] for state in fleet.hosts.values() if name in state.moved]
+                yield ContainerStatus(name, host, elsewhere="".join(moved))

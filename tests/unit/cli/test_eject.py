@@ -118,6 +118,13 @@ def test_a_container_that_is_not_there_cannot_be_ejected(world: World, tmp_path:
     assert lab.read_text() == FILE
 
 
+def test_a_container_that_was_moved_is_told_with_its_place(up: World, tmp_path: Path) -> None:
+    del up.host.containers["gateway"]
+    up.host.elsewhere["gateway"] = "on node pve2, as CT 105"
+    assert up.command("eject", "out").ended(4) == up.snapshot
+    assert not (tmp_path / "out").exists()
+
+
 def test_one_folder_is_named(world: World) -> None:
     assert world.command("eject").ended(64) == world.snapshot
     assert world.command("eject", "one", "two").code == 64

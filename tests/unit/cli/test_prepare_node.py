@@ -34,18 +34,41 @@ name: prep
 hosts:
   pve1: {{ proxmox: "{url}", user: {user}, {login}, ca: {ca}, ssh: root@127.0.0.1:1 }}
 containers:
-  one: {{ image: debian/12 }}
+  one: {{ image: debian/12{block} }}
 """
+VNETS_FILE = "/etc/pve/sdn/vnets.cfg"
+VNETS = "vnet: dmz\n\tzone outer\n\ttag 20\n\nvnet: homenet\n\tzone inner\n\talias zone\n"
 Prepare = Callable[..., Answer]
 
 
+def typed(text: str, vnets: Path, programs: Path = Path("/nowhere")) -> str:
+    """Return what a shell says to whom ``text`` is typed; ``vnets`` takes the place of the node's list of vnets."""
+    done = subprocess.run(
+        ["sh", "-e", "-c", text.replace(VNETS_FILE, str(vnets))],
+        env={"PATH": f"{programs}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def vnets(tmp_path: Path) -> Path:
+    """Two vnets as pve-network writes them (``PVE::Network::SDN::Vnets``, a section file); most nodes have none."""
+    return tmp_path / "vnets.cfg"
+
+
 @pytest.fixture(autouse=True)
-def _node(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+def _node(pve: Double, vnets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Node:
         def __init__(self, access: Access) -> None:
             self.destination = access.ssh
 
         def run(self, argv: Sequence[str]) -> Execution:
+            if VNETS_FILE in argv[-1]:
+                return Execution(0, typed(argv[-1], vnets).encode(), b"")
             if argv[0] != "pvesh":
                 return Execution(0, b"0\nnodes/pve1\n", b"")
             done = pvesh.answer(pve, Asked(list(argv[1:]), {}, terminal=False))
@@ -60,8 +83,10 @@ def prepare(pve: Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pre
     """Writes a file with these words and prepares its host; no secret is ever said."""
     monkeypatch.chdir(tmp_path)
 
-    def prepared(*options: str, user: str = "lab@pve", login: str = TOKEN, secrets: str = "") -> Answer:
-        text = FILE.format(secrets=secrets, url=pve.url, user=user, login=login, ca=pve.ca)
+    def prepared(
+        *options: str, user: str = "lab@pve", login: str = TOKEN, secrets: str = "", block: str = ""
+    ) -> Answer:
+        text = FILE.format(block=block, secrets=secrets, url=pve.url, user=user, login=login, ca=pve.ca)
         (tmp_path / "homelab.yml").write_text(text, encoding="utf-8")
         answer = provision(monkeypatch, "host", "prepare", "homelab.yml", "pve1", *options)
         said = answer.out + answer.err
@@ -204,28 +229,34 @@ esac
 """What ``pvesm status`` says on a node with several storages of each kind."""
 
 
-def test_what_is_typed_grants_what_the_run_does_and_nowhere_else(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bridge", "listed", "path"),
+    [
+        ("vmbr0", VNETS, "localnetwork/vmbr0"),
+        ("homenet", VNETS, "inner/homenet"),
+        ("dmz", VNETS, "outer/dmz"),
+        ("plain", VNETS, "localnetwork/plain"),
+        ("homenet", "", "localnetwork/homenet"),
+        ("homenet", None, "localnetwork/homenet"),
+    ],
+)
+def test_what_is_typed_grants_what_the_run_does_and_nowhere_else(
+    pve: Double, vnets: Path, prepare: Prepare, tmp_path: Path, *, bridge: str, listed: str | None, path: str
+) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in {"pvesm": PVESM, "pveum": '#!/bin/sh\necho "$@"\n'}.items():
         (programs / name).write_text(text, encoding="ascii")
         (programs / name).chmod(0o755)
-    typed = subprocess.run(
-        ["sh", "-e", "-c", prepare("--print").out],
-        env={"PATH": f"{programs}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert prepare().code == 0
+    if listed is not None:
+        vnets.write_text(listed, encoding="ascii")
+    block = f", proxmox: {{ network: {{ bridge: {bridge} }} }}"
+    said = typed(prepare("--print", block=block).out, vnets, programs)
+    assert prepare(block=block).code == 0
     made = {(grant.path, grant.role) for grant in pve.world.access.permissions.grants if grant.who == "lab@pve"}
-    printed = {
-        tuple(re.findall(r"modify (\S+) .*--roles (\S+)", line)[0])
-        for line in typed.stdout.splitlines()
-        if "acl" in line
-    }
+    printed = {re.findall(r"modify (\S+) .*--roles (\S+)", line)[0] for line in said.splitlines() if "acl" in line}
     assert printed == made
+    assert f"/sdn/zones/{path}" in {granted for granted, _ in made}
 
 
 def test_a_storage_that_the_node_has_not_is_refused_and_nothing_made(pve: Double, prepare: Prepare) -> None:

@@ -149,12 +149,15 @@ def test_of_two_hosts_the_one_that_answers_is_told(up: World, monkeypatch: pytes
         "  gateway:\n", "  gateway:\n    host: box\n"
     )
     Path("homelab.yml").write_text(text)
+    del up.host.containers["gateway"]
+    up.host.elsewhere["gateway"] = "on node pve2, as CT 105"
     monkeypatch.setattr(far, "observe", raising(UnavailableError("Unable to reach host far")))
     answer = up.command("report", "lab.html")
     assert answer.code == 4, answer.err
     page = Path("lab.html").read_text(encoding="utf-8")
     assert "web: not seen: its host does not answer" in page
     assert '<h3>llama</h3><p><span class="state good"' in page
+    assert "gateway: on node pve2, as CT 105" in page
 
 
 def test_a_container_that_does_not_answer_is_a_warning(up: World) -> None:

@@ -14,8 +14,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from provisioner.hosts.proxmox import execute, rights
@@ -39,16 +40,17 @@ COMMENT = "provision up"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Where we work on a node: the storages and bridges that containers of the file use."""
+    """Where we work on a node: the storages and bridges that containers of the file use; the zone of each vnet."""
 
     storages: frozenset[str]
     bridges: frozenset[str]
+    zones: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def grants(self) -> tuple[tuple[str, str], ...]:
         """Paths and the roles that we need on them."""
         storages = [f"/storage/{name}" for name in sorted(self.storages)] or ["/storage"]
-        bridges = [f"{rights.ZONE}/{name}" for name in sorted(self.bridges)]
+        bridges = [f"/sdn/zones/{self.zones.get(name, rights.NO_ZONE)}/{name}" for name in sorted(self.bridges)]
         return (("/", SEES), *((path, ROLE) for path in ("/vms", "/pool", *storages, *bridges)))
 
 
@@ -71,6 +73,18 @@ TAKEN_STORAGES = (
     _TAKEN.format(content=CONTENT, last='$1 != "local"'),
 )
 """The storages that ``places`` gives for disks and templates, as a shell on the node finds them."""
+VNETS = "/etc/pve/sdn/vnets.cfg"
+_ZONE = (
+    f'$(cat {VNETS} 2>/dev/null | awk \'$1 == "vnet:" {{{{ vnet = $2 }}}} '
+    '$1 == "zone" && vnet == "{vnet}" {{ zone = $2 }} END {{ print zone ? zone : "{none}" }}\')'
+)
+
+
+def zone_in_shell(bridge: str) -> str:
+    """The zone of a bridge, as a shell on the node finds it; plain bridges (``vmbr0``) need no question."""
+    if re.fullmatch(r"vmbr\d+", bridge):
+        return rights.NO_ZONE
+    return _ZONE.format(vnet=bridge, none=rights.NO_ZONE)
 
 
 def grant_commands(access: Access, need: Need) -> list[str]:
@@ -133,6 +147,16 @@ class NodeToPrepare:
         _, disks = min(for_disks, default=(False, ""))
         _, templates = min(for_templates, default=(False, ""))
         return disks, templates
+
+    def with_zones(self, need: Need) -> Need:
+        """The need with the zone of each bridge that is a vnet of Proxmox' own network (SDN)."""
+        zones = {}
+        for name in need.bridges:
+            zone = zone_in_shell(name)
+            if zone != rights.NO_ZONE:
+                zone = self._shell.run(["sh", "-c", f"echo {zone}"]).stdout.decode(errors="replace").strip()
+            zones[name] = zone
+        return replace(need, zones=zones)
 
     def require_storages(self, need: Need) -> None:
         """Raise ``PreflightError`` for a storage that the node has not: a grant on one changes nothing."""

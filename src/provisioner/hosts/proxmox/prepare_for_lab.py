@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from provisioner.hosts.proxmox import ProxmoxProvider, ssh
 from provisioner.hosts.proxmox.access import ROOT, Access
-from provisioner.hosts.proxmox.prepare import TAKEN_STORAGES, Need, NodeToPrepare, grant_commands
+from provisioner.hosts.proxmox.prepare import TAKEN_STORAGES, Need, NodeToPrepare, grant_commands, zone_in_shell
 from provisioner.lab import images_by_host
 from provisioner.lab.opening import Lab
 from provisioner.labfile.hosts import ProxmoxHost
@@ -39,7 +39,8 @@ class Way:
 def commands(way: Way) -> list[str]:
     """What a person types on the node as root to have the same, but for the templates."""
     _require_login(way)
-    return grant_commands(way.access, _need(way, TAKEN_STORAGES))
+    need = _need(way, TAKEN_STORAGES)
+    return grant_commands(way.access, replace(need, zones={name: zone_in_shell(name) for name in need.bridges}))
 
 
 def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: Say) -> int:
@@ -51,7 +52,7 @@ def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: S
     node = NodeToPrepare(way.access, ssh.Shell(way.access))
     say(f"ssh leads to node {node.name()}, whose host key is known here")
     lacks_token = _lacks_token(way, node)
-    need = _need(way, node.places())
+    need = node.with_zones(_need(way, node.places()))
     node.require_storages(need)
     made = _fetch_authority(way, node, say)
     for step in node.lacking(need):

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from provisioner.hosts.proxmox.api import Client
     from provisioner.hosts.proxmox.ssh import Shell
 
-ZONE = "/sdn/zones/localnetwork"
+NO_ZONE = "localnetwork"
+"""What Proxmox calls the zone of bridges that are no vnets."""
+ZONE = f"/sdn/zones/{NO_ZONE}"
 NEW = "/vms"
 """The path of a container that is still to be made, whose number is not known yet."""
 READ_TEMPLATE = ("Datastore.AllocateSpace", "Datastore.Audit", "Datastore.Allocate")
