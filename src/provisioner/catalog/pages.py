@@ -278,6 +278,7 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
         log=log,
         gives=page.get("gives") or {},
         later=tuple(page.get("later", ())),
+        minutes=page.get("minutes", 0),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.progress import ApplyEvent, doing_text, row_of
+from provisioner.cli.progress import LONG_S, ApplyEvent, doing_text, row_of
 from provisioner.report.style import duration_text, safe_line
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 
@@ -34,6 +34,8 @@ class Row:
     message: str = ""
     state: State = ""
     is_role: bool = False
+    last_s: float | None = None
+    """How long it took the last time."""
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Block:
     name: str
     begun: float
     action: str = ""
+    last_s: float | None = None
     state: State = ""
     message: str = ""
     elapsed_s: float | None = None
@@ -69,11 +72,11 @@ class Block:
     past: list[Row] = field(default_factory=list)
     """What was done to it before, such as its creation before its configuration."""
 
-    def begin(self, action: str, now: float) -> None:
+    def begin(self, event: ApplyStart, now: float) -> None:
         """Something else is done to it from now on."""
         if self.state == "done":
             self.past.append(Row(f"{doing_text(self.action)} done", "", self.elapsed_s, state="done", is_role=True))
-        self.action, self.begun = action, now
+        self.action, self.begun, self.last_s = event.action, now, event.last_s
         self.state, self.message, self.elapsed_s = "", "", None
         self.roles.clear()
 
@@ -112,6 +115,18 @@ class Block:
             if not self.action and role.until is not None:
                 role.state = "done"
 
+    def wait_for(self, working: Sequence[str]) -> None:
+        """Say whom it waits for where its last role has nothing to do; it goes on when they have come as far."""
+        role = self._working
+        if role is not None and role.until is not None and not self.state:
+            role.words = f"waits for {', '.join(working)}" if working else ""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether something is done in it at this moment."""
+        role = self._working
+        return not self.state and (role is None or role.until is None)
+
     @property
     def _working(self) -> Role | None:
         return next((role for role in reversed(self.roles.values()) if not role.state), None)
@@ -119,7 +134,8 @@ class Block:
     def head(self, now: float) -> Row:
         """Its own line."""
         elapsed_s = now - self.begun if self.elapsed_s is None else self.elapsed_s
-        return Row(self.name, f"{doing_text(self.action)} {self.state}".strip(), elapsed_s, self.message, self.state)
+        row = Row(self.name, f"{doing_text(self.action)} {self.state}".strip(), elapsed_s, self.message, self.state)
+        return row if self.state else replace(row, last_s=self.last_s)
 
     def line(self, now: float) -> Row:
         """All of it in one line: what its last role does stands beside its own name."""
@@ -127,7 +143,7 @@ class Block:
         if role is None or self.message:
             return head
         parts = [part for part in (role.name, role.phase, role.words) if part]
-        return Row(head.name, head.doing, head.elapsed_s, ": ".join(parts), head.state)
+        return replace(head, message=": ".join(parts))
 
     def rows(self, now: float) -> list[Row]:
         """Its line, one for each thing that was done before, one for each role."""
@@ -191,7 +207,7 @@ class LiveProgress:
             block = self._blocks.setdefault(name, Block(name, now))
             role = event.target.removeprefix(name).removeprefix("/")
             if isinstance(event, ApplyStart):
-                block.begin(event.action, now)
+                block.begin(event, now)
             elif isinstance(event, ApplyProgress):
                 block.go_on(role, event.message, now)
             elif isinstance(event, ApplyComplete):
@@ -201,13 +217,18 @@ class LiveProgress:
 
     def picture(self) -> Table:
         """What the display shows now: never more lines than the terminal has."""
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
+        # Only the message gives way where there is little room, then a very long name.
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=self._console.size.width // 2 - 8)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, justify="right")
-        table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
+        table.add_column(no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
         with self._lock:
-            rows = picture_rows(list(self._blocks.values()), self._clock(), self._console.size.height - 1)
+            blocks = list(self._blocks.values())
+            working = [block.name for block in blocks if block.is_working]
+            for block in blocks:
+                block.wait_for(working)
+            rows = picture_rows(blocks, self._clock(), self._console.size.height - 1)
         for row in rows:
             table.add_row(*self._cells(row))
         return table
@@ -217,6 +238,8 @@ class LiveProgress:
         colour = _COLOURS[row.state]
         name = Text(mark, style=colour) + Text(safe_line(row.name), style="" if row.is_role else "bold")
         took = "" if row.elapsed_s is None else duration_text(row.elapsed_s)
+        if row.last_s is not None and row.last_s >= LONG_S:
+            took += f" of ~{row.last_s / 60:.0f}m"
         return name, Text(safe_line(row.doing), style=colour), Text(took), Text(safe_line(row.message))
 
     def print_above(self, text: str) -> bool:

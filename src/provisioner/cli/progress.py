@@ -17,6 +17,8 @@ ApplyEvent = ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored
 THRESHOLD_S = 2.0
 HEARTBEAT_S = 30.0
 TICK_S = 0.5
+LONG_S = 60.0
+"""From so many seconds on people are told how long a work took the last time."""
 DOING = {
     "create": "creating",
     "build": "building",
@@ -102,7 +104,9 @@ class PlainProgress:
             now = self._clock()
             if isinstance(event, ApplyStart):
                 self._works[event.target] = _Work(event.action, now, "", now, now)
-                self._say(event.target, doing_text(event.action))
+                last_s = event.last_s or 0.0
+                last_time = f" ({duration_text(last_s)} the last time)" if last_s >= LONG_S else ""
+                self._say(event.target, doing_text(event.action) + last_time)
             elif isinstance(event, ApplyProgress):
                 self._go_on(event, now)
             elif isinstance(event, ApplyComplete):

@@ -70,6 +70,7 @@ def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image:
         variables=variables,
         log=artifact.log,
         made_for=knowledge_of(service.role).made_for(service),
+        minutes=artifact.minutes,
     )
 
 
@@ -98,6 +99,7 @@ def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
         variables=variables,
         cacheable=not file.rest and file.size is not None and file.size <= CACHED_MODEL_BYTES,
         resumable=is_download,
+        download=is_download * sum(filter(None, [file.size, *(one.size for one in file.rest)])),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -74,7 +74,7 @@ def recording(folder: Path, verb: str, emit: Callable[[Event], None]) -> Iterato
             file.write(_line(begin))
         except OSError as error:  # an open file does not say where it is
             raise OSError(error.errno, error.strerror, str(journal)) from error
-        written = _Journal(file, emit)
+        written = _Journal(file, emit, place)
         try:
             yield written.record
         except KeyboardInterrupt:
@@ -89,12 +89,19 @@ def recording(folder: Path, verb: str, emit: Callable[[Event], None]) -> Iterato
 class _Journal:
     """One that is being written; where there is no more room for it, work that has begun goes on without it."""
 
-    def __init__(self, file: FileIO, emit: Callable[[Event], None]) -> None:
-        self._file, self._emit = file, emit
+    def __init__(self, file: FileIO, emit: Callable[[Event], None], place: Path) -> None:
+        self._file, self._emit, self._place = file, emit, place
         self._is_lost = False
+        self._took: Mapping[tuple[str, str], float] | None = None
 
     def record(self, event: Event) -> None:
-        """Hand the event on, and write what begins, ends and fails, and each step on the way."""
+        """Hand the event on, and write what begins, ends and fails, and each step on the way.
+
+        Who begins is told how long that took the last time.
+        """
+        if isinstance(event, ApplyStart):
+            self._took = seconds_taken(self._place) if self._took is None else self._took
+            event = replace(event, last_s=self._took.get((event.action, event.target)))
         is_step = isinstance(event, ApplyProgress) and not event.goes_on
         if is_step or isinstance(event, ApplyStart | ApplyComplete | ApplyErrored):
             self.write({"type": type(event).__name__, **asdict(event), "at": _now()})
@@ -108,6 +115,17 @@ class _Journal:
             if not self._is_lost:
                 self._is_lost = True
                 self._emit(Diagnostic("warning", f"Unable to write what is done into {self._file.name}", str(error)))
+
+
+def seconds_taken(place: Path) -> dict[tuple[str, str], float]:
+    """Return how long each action on each target took the last time, by the journals in ``place``."""
+    took: dict[tuple[str, str], float] = {}
+    for file in sorted(place.glob("*.jsonl")):
+        for line in _lines(file):
+            elapsed_s = line.get("elapsed_s")
+            if line["type"] == "ApplyComplete" and isinstance(elapsed_s, float):
+                took[str(line.get("action")), str(line.get("target"))] = elapsed_s
+    return took
 
 
 def interrupted(folder: Path) -> str:

@@ -10,6 +10,7 @@ from provisioner.report.lines import plain_value
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line, table
 from provisioner.services.base import HOLD_OPTION, LAN, ResolvedService
 from provisioner.values.address import Address
+from provisioner.values.capacity import GIB
 from provisioner.values.facts import ASLEEP, BUSY
 from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import AS_MADE, Action, Change, Plan, setting_name
@@ -66,7 +67,8 @@ def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) ->
         parts.append(_orphans_text(plan.orphans, style))
     if plan.leftovers:
         parts.append(_leftovers_text(plan.leftovers, style))
-    parts.append(style.paint(nothing if plan.is_empty else count_line(plan), "bold"))
+    last = style.paint(nothing if plan.is_empty else count_line(plan), "bold")
+    parts.append("\n".join(filter(None, [last, needs_line(plan)])))
     return "\n\n".join(parts)
 
 
@@ -109,6 +111,22 @@ def count_line(plan: Plan) -> str:
     if builds:
         parts.append(f"{count_text(len(builds), 'artifact')} to build")
     return f"Plan: {', '.join(parts)}."
+
+
+def needs_line(plan: Plan) -> str:
+    """The line that sums up what is made: memory and disks of new containers, downloads, compiling; "" for none."""
+    made = [change.after for change in plan.of("create") if isinstance(change.after, Instance)]
+    built = [change.after for change in plan.of("build") if isinstance(change.after, Artifact)]
+    limits = [one.memory for one in made]
+    sums = {
+        "{:.1f} GiB of memory": sum(filter(None, limits)) / GIB,
+        "{:.1f} GiB of disk": sum(filter(None, [one.disk for one in made])) / GIB,
+        "containers without a limit of memory: {}": limits.count(None),
+        "{:.1f} GiB to be downloaded": sum(one.download for one in built) / GIB,
+        "about {} minutes of a processor, unless the cache has what it compiles": sum(one.minutes for one in built),
+    }
+    parts = ", ".join(words.format(number) for words, number in sums.items() if number)
+    return f"New: {parts}." if parts else ""
 
 
 def attribute_text(name: str, value: Any) -> str:

@@ -38,10 +38,11 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class ApplyStart:
-    """Work on ``target`` begins."""
+    """Work on ``target`` begins; ``last_s``: seconds that it took the last time, where that is known."""
 
     target: str
     action: str
+    last_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,10 @@ class Artifact:
     """Whether a build that was ended goes on in the same builder: it is a download, and most of it may be there."""
     made_for: str = field(default="", compare=False)
     """What it is made for beyond what is usual, in words that follow "made "."""
+    minutes: int = field(default=0, compare=False)
+    """So long one processor compiles it, about."""
+    download: int = field(default=0, compare=False)
+    """The bytes that are fetched for it, as far as they are known."""
     builder_settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The ``settings`` of its builder."""
     builder_address: str = field(default="", compare=False)

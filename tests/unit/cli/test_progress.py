@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from rich.console import Console as RichConsole
+from syrupy.assertion import SnapshotAssertion
 
 from provisioner.cli.console import Console
 from provisioner.cli.live import LiveProgress
@@ -87,6 +88,12 @@ def test_beginning_and_end_are_told_at_once(plain: PlainProgress, said: list[str
     ]
 
 
+def test_what_took_minutes_the_last_time_says_so(plain: PlainProgress, said: list[str]) -> None:
+    plain.handle(ApplyStart("llama_cpp", "build", 371.0))
+    plain.handle(ApplyStart("llama", "create", 59.9))
+    assert said == ["llama_cpp: building (6m 11s the last time)", "llama: creating"]
+
+
 def test_a_short_step_is_silent_and_a_long_one_is_told_once(
     plain: PlainProgress, said: list[str], clock: Clock
 ) -> None:
@@ -125,16 +132,17 @@ def test_a_service_is_told_in_its_container_and_ends_with_it(
 class Screen:
     """A live display of a given size, and its picture as text."""
 
-    def __init__(self, clock: Clock, height: int = 40, encoding: str = "utf-8") -> None:
+    def __init__(self, clock: Clock, height: int = 40, encoding: str = "utf-8", width: int = 100) -> None:
         self.file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
-        self._console = RichConsole(file=self.file, width=100, height=height, force_terminal=True)
+        self._width = width
+        self._console = RichConsole(file=self.file, width=width, height=height, force_terminal=True)
         self.live = LiveProgress(color=False, clock=clock, console=self._console)
 
     def __call__(self, *events: ApplyEvent) -> list[str]:
         """The lines of the picture after these events, blanks at their ends left out."""
         for event in events:
             self.live.handle(event)
-        last = RichConsole(file=io.StringIO(), width=100)
+        last = RichConsole(file=io.StringIO(), width=self._width)
         with last.capture() as captured:
             last.print(self.live.picture())
         return [line.rstrip() for line in captured.get().splitlines()]
@@ -178,6 +186,33 @@ def test_each_container_has_a_block_with_its_roles(screen: Screen, clock: Clock)
         ["✓", "base", "2.0s"],
         ["✓", "llama_cpp", "1m", "00s"],
     ]
+
+
+@pytest.mark.parametrize("width", [80, 110, 160])
+def test_no_column_gives_way_but_the_message(clock: Clock, width: int, snapshot: SnapshotAssertion) -> None:
+    screen = Screen(clock, width=width)
+    for name in ("homelab-gateway", "homelab-llama", "homelab-with-a-name-that-is-longer-than-half-a-terminal"):
+        screen(ApplyStart(name, "configure"))
+    screen(ApplyStart("model-qwen3-coder-30b", "build", 371.0))
+    clock.now = 75.0
+    picture = screen(
+        ApplyProgress("homelab-llama/llama_cpp", "proof | wait until the model is loaded and has answered once"),
+        ApplyProgress("homelab-gateway/litellm", "lay its configuration"),
+        ApplyProgress("homelab-gateway/litellm", ""),
+        ApplyProgress("model-qwen3-coder-30b", "download: 12.1 of 18.2 GiB"),
+    )
+    screen.live.close()
+    assert "\n".join(picture) == snapshot
+
+
+def test_who_waits_says_for_whom(screen: Screen) -> None:
+    screen(ApplyStart("llama", "configure"), ApplyStart("gateway", "configure"))
+    screen(ApplyProgress("llama/llama_cpp", "proof | Ask"), ApplyProgress("gateway/litellm", "Lay it"))
+    assert "waits for llama" in screen(ApplyProgress("gateway/litellm", ""))[3]
+    both = screen(ApplyProgress("llama/llama_cpp", ""))
+    assert not any("waits" in line for line in both), "nobody works: there is nobody to wait for"
+    assert "waits for gateway" in screen(ApplyProgress("gateway/litellm", "Start it"))[1]
+    assert not any("waits" in line for line in screen(ApplyComplete("gateway", "configure", 1.0)))
 
 
 def test_the_role_that_failed_is_marked_with_its_phase(screen: Screen, clock: Clock) -> None:

@@ -111,3 +111,18 @@ def test_a_journal_of_an_earlier_version_ended_with_the_last_thing_that_it_tells
     ]
     (tmp_path / "journal/1.jsonl").write_text("\n".join(lines))
     assert [one.ended for one in runs_in(tmp_path)] == ["2026-01-01T00:00:07+00:00"]
+
+
+def test_who_begins_is_told_how_long_it_took_the_last_time(tmp_path: Path) -> None:
+    for elapsed_s in (371.0, 412.5):
+        with recording(tmp_path, "up", lambda _event: None) as emit:
+            emit(ApplyStart("llama_cpp", "build"))
+            emit(ApplyComplete("llama_cpp", "build", elapsed_s))
+    hostile = tmp_path / "journal" / "99990101T000000.000000-1.jsonl"
+    lines = ['{"type": "begin", "verb": "up"}', '{"type": "ApplyComplete", "elapsed_s": "long", "target": ["x"]}', "{"]
+    hostile.write_text("\n".join(lines), encoding="utf-8")
+    said: list[Event] = []
+    with recording(tmp_path, "up", said.append) as emit:
+        emit(ApplyStart("llama_cpp", "build"))
+        emit(ApplyStart("llama", "create"))
+    assert said == [ApplyStart("llama_cpp", "build", 412.5), ApplyStart("llama", "create")]
