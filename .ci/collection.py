@@ -42,7 +42,7 @@ SENT_ALONG = (
     "values/regular_files.py",
 )
 """What modules import of the package; Ansible sends it to the managed machine with them."""
-BESIDE_PLUGINS = ("tls/authority.py", "services/gateway_routes.py", "services/routed.py")
+BESIDE_PLUGINS = ("tls/authority.py", "services/gateway_routes.py")
 """What lookups import of the package, on the controller."""
 FOLDERS = {
     ".ci/collection": ".",

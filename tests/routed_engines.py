@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.services.routed import CHAT, RoutedEngine
+from provisioner.services.gateway_routes import CHAT, RoutedEngine
 from provisioner.values.state import Secret
 
 

@@ -16,8 +16,8 @@ from provisioner.labfile.pins import read_pins, read_stacks
 from provisioner.models.gguf import read_header
 from provisioner.models.header import GgufError
 from provisioner.values.errors import ProvisionError
+from provisioner.values.limits import within
 from provisioner.values.regular_files import content_of, open_file
-from provisioner.values.time_limits import within
 from provisioner.wheels.given import parts_given
 from tests.gguf_bytes import model_bytes
 

@@ -63,7 +63,7 @@ class Console:
 
     def hide(self, secrets: Iterable[Secret]) -> None:
         """Never print these values, nor those of before, whoever says them: the last line of defence, not the first."""
-        from provisioner.values.masking import hidden_forms
+        from provisioner.values.declared import hidden_forms
 
         self._hidden = tuple(sorted({*self._hidden, *hidden_forms(secrets)}, key=len, reverse=True))
 
@@ -223,7 +223,7 @@ class Console:
 
     def _write(self, text: str, stream: TextIO, end: str = "\n", *, steers: bool = False) -> None:
         if self._hidden:
-            from provisioner.values.masking import MASK
+            from provisioner.values.declared import MASK
 
             for value in self._hidden:
                 text = text.replace(value, MASK)

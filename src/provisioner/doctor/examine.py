@@ -34,10 +34,9 @@ from provisioner.reconcile.plan import make_plan
 from provisioner.report.messages import check_text, finding_text
 from provisioner.report.style import PLAIN, Style, count_text
 from provisioner.services import knowledge_of
-from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.facts import of_kind
-from provisioner.values.host_facts import HostAnswers, HostFact
+from provisioner.values.host_facts import DISK_HINT, MEMORY_HINT, HostAnswers, HostFact
 from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import ImpossiblePlanError
 from provisioner.values.state import Fleet, InstanceKind, Status

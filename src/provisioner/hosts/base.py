@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
     from provisioner.lab.resolved import ResolvedLab
-    from provisioner.values.capacity import Capacity
-    from provisioner.values.host_facts import HostFact
+    from provisioner.values.host_facts import Capacity, HostFact
 
 READY_TIMEOUT_S = 120.0
 LOOKS = 20
@@ -277,7 +276,7 @@ class Provider(ABC):
 
     def capacity(self, changes: Sequence[Change]) -> Capacity:  # noqa: ARG002 - for drivers that know more
         """Return the host's memory, and the storages on which these changes make or enlarge disks; only looks."""
-        from provisioner.values.capacity import Capacity  # nothing that a run without changes needs
+        from provisioner.values.host_facts import Capacity  # nothing that a run without changes needs
 
         return Capacity()
 

@@ -26,7 +26,7 @@ from provisioner.lab.speech import speakers_for
 from provisioner.labfile.spec import UNKNOWN_MODEL
 from provisioner.services import knowledge_of
 from provisioner.services.base import Path, ResolvedService
-from provisioner.services.routed import CHAT, EMBEDDING, RERANK
+from provisioner.services.gateway_routes import CHAT, EMBEDDING, RERANK
 from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean
 

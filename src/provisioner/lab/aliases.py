@@ -9,7 +9,7 @@ from typing import Any
 
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
-from provisioner.services.routed import CHAT, RoutedAlias
+from provisioner.services.gateway_routes import CHAT, RoutedAlias
 from provisioner.values.address import Address
 
 

@@ -10,7 +10,7 @@ from provisioner.lab.aliases import chat_aliases, flatten, kinds_of
 from provisioner.lab.resolved import ENGINE_PROTOCOL, SPEECH_PROTOCOL, ResolvedLab
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
-from provisioner.services.routed import CHAT, EMBEDDING, RERANK
+from provisioner.services.gateway_routes import CHAT, EMBEDDING, RERANK
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
 from provisioner.values.refusals import did_you_mean

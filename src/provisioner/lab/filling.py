@@ -13,7 +13,7 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.spec import Upstream
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
-from provisioner.services.routed import RoutedEngine
+from provisioner.services.gateway_routes import RoutedEngine
 from provisioner.values.address import Address
 
 CONTEXT_OPTION = "context"

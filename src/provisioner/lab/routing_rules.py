@@ -15,7 +15,7 @@ from provisioner.labfile.hosts import LEAST_OF_GROUP, SHARE
 from provisioner.labfile.spec import provider_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import HOLD_OPTION, LAN, QUEUE_OPTION, SITES, Path, ResolvedService
-from provisioner.services.routed import CHAT
+from provisioner.services.gateway_routes import CHAT
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
 from provisioner.values.quantities import NO_TIME

@@ -1,12 +1,13 @@
-"""What to do where engines do not fit on their card, or fit badly: all on it, or all on the CPU, never between.
+"""What is said, and what to do, where engines do not fit on their card, or fit badly.
 
-The order is that of what costs least: experts of a mixture in the host's memory, a smaller cache, a smaller context,
-smaller weights; then the cache, and last everything, in the host's memory.
+All of a model on the card, or all on the CPU, never between. The order is that of what costs least: experts of a
+mixture in the host's memory, a smaller cache, a smaller context, smaller weights; then the cache, and last everything,
+in the host's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from provisioner.loads.budgets import Budget
@@ -25,6 +26,9 @@ from provisioner.loads.terms import (
 )
 from provisioner.loads.weighing import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
 
+SWITCH = "fit_check: warn"
+IN_TURNS = "in turns: the largest counts"
+"""Said of a sum in which engines that take turns count once."""
 LEAST_CONTEXT = 4096
 """A context below that is not worth an advice."""
 KEPT_FREE = 1024 * MIB
@@ -34,6 +38,15 @@ LEAST_SHARE, LARGEST_SHARE = 5, 98
 GIB = 2**30
 SMALLER: tuple[tuple[str, str], ...] = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
 """Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One card that cannot hold what is to lie on it: what is missing, the sum in short, and what to do."""
+
+    message: str
+    details: str
+    resolution: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +355,63 @@ def _quantisation(engine: EngineLoads, load: Load) -> str:
         return ""
     number = header.values.get("general.file_type")
     return FILE_TYPES.get(number, "") if isinstance(number, int) else ""
+
+
+def refusals(found: Iterable[Budget]) -> tuple[Refusal, ...]:
+    """A refusal for each card with too little memory; a card whose memory nobody tells refuses nothing."""
+    return tuple(_refusal(budget) for budget in found if budget.missing)
+
+
+def mib(size: int) -> str:
+    """Bytes as MiB, rounded up."""
+    return f"{-(-size // MIB):,} MiB"
+
+
+def share_lines(budget: Budget) -> Iterator[str]:
+    """Each model that needs more than the share of the card that its engine may take, in words."""
+    for name, load in budget.in_small_shares:
+        needed, lacking = mib(needed_bytes(load)), mib(lacking_bytes(load))
+        yield f"{name} needs {needed}, and its share of the card is {mib(load.share)}: {lacking} too much"
+
+
+def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
+    """Each model with the largest context that fits, None where its layers are not known, and what is asked for.
+
+    What keeps nothing of tokens, such as a model that speaks, is left out.
+    """
+    for name, load in budget.named:
+        if not load.is_guessed and not load.has_context:
+            continue
+        is_known = load.told_each or not (load.is_guessed or load.uncounted)
+        yield name, largest_context(load, budget.free_for(load)) if is_known else None, load.context
+
+
+def _refusal(budget: Budget) -> Refusal:
+    added, usable = budget.added, budget.usable or 0
+    terms = ", ".join(f"{term.name} {mib(term.bytes)}" for term in added.terms)
+    turns = f", {IN_TURNS}" if budget.uncounted else ""
+    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable{turns}"]
+    lines += [*share_lines(budget), *_context_lines(budget)]
+    for engine in budget.engines:
+        lines += [f"guessed: {word}" for word in engine.unread]
+    return Refusal(
+        f"Unable to fit {budget.title}: {mib(budget.missing)} too much",
+        "\n".join(lines),
+        f"{_first_way(budget)}All ways: provision fit. To start it all the same, write `{SWITCH}` in the file.",
+    )
+
+
+def _context_lines(budget: Budget) -> Iterator[str]:
+    """The largest context of each model whose layers are known."""
+    for name, largest, asked in contexts(budget):
+        if largest is not None:
+            fitting = f"{largest:,} tokens" if largest else "none"
+            yield f"largest context of {name} that fits: {fitting} (asked for {asked:,})"
+
+
+def _first_way(budget: Budget) -> str:
+    """The first advice with which it fits, as a sentence; empty without one."""
+    for advice in advice_on(budget):
+        if advice.fits and advice.write:
+            return f"Write {advice.write} ({advice.text}). "
+    return ""

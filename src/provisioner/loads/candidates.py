@@ -1,17 +1,59 @@
-"""Files that a card could be given, and the ways to serve them. Pure."""
+"""Files that a card could be given, the ways to serve them, and what lies on the card beside them already. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from provisioner.gpus.cards import Card
 from provisioner.loads.advice import SMALLER
+from provisioner.loads.budgets import Budget
+from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import Load
 from provisioner.loads.weighing import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
 from provisioner.models.sources import ModelPart
+from provisioner.values.address import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A service on the card, and what it takes of it by the sum of ``fit``.
+
+    ``not_beside``: the files from which that is not taken off: the service answers with them, or takes turns with who
+    does.
+    """
+
+    engine: EngineLoads
+    not_beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """A card, and the services that lie there beside what is suggested; all that lies there in ``budget``.
+
+    ``budget`` is None where nothing does.
+    """
+
+    card: Card
+    budget: Budget | None = None
+    taken: tuple[Taken, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Bytes that lie there at the same time."""
+        return sum(engine.total for engine in self.budget.counted) if self.budget is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A file, and the services at these addresses that answer with it already."""
+
+    candidate: Candidate
+    by: Collection[Address] = ()
+
 
 WHOLE = ("f16", "f16")
 """The types of a cache that loses nothing."""
@@ -181,3 +223,28 @@ class Way:
     def free(self) -> int:
         """Bytes of the card that are left."""
         return self.usable - self.total
+
+
+def with_taken(served: Iterable[Served], occupied: Occupied) -> tuple[list[Candidate], Occupied]:
+    """The files with what others take of the card beside each of them, and the card with who that is.
+
+    A service that answers with the very file does not count against it, nor does what takes turns with that service.
+    """
+    budget, files = occupied.budget, list(served)
+    if budget is None:
+        return [one.candidate for one in files], occupied
+    found: list[Candidate] = []
+    counted: list[EngineLoads] = []
+    not_beside: dict[Address, list[str]] = {}
+    for one in files:
+        others = budget.beside(one.by)
+        found.append(replace(one.candidate, taken=sum(engine.total for engine in others)))
+        counted += [engine for engine in others if engine not in counted]
+        for engine in budget.engines if one.by else ():
+            if engine not in others:
+                not_beside.setdefault(engine.address, []).append(one.candidate.name)
+    for engine in budget.engines:
+        if engine.address in not_beside and engine not in counted:
+            counted.append(engine)
+    taken = tuple(Taken(engine, tuple(not_beside.get(engine.address, ()))) for engine in counted)
+    return found, replace(occupied, taken=taken)

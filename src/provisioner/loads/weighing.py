@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from provisioner.loads.layers import Shape, drafting_layers, layer_of, shape_of
 from provisioner.loads.terms import MIB, Load
-from provisioner.loads.uncounted import uncounted
 from provisioner.models.header import Header
 from provisioner.values.plain_data import json_value
 
@@ -45,6 +44,14 @@ FLOOR_BITS = 4.7
 _BILLIONS = re.compile(r"(?<![0-9A-Za-z.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![0-9A-Za-z])")
 _LONGEST_HEADER = 100 << 20
 """safetensors' own limit."""
+ARGUMENT = re.compile(r"--?[A-Za-z]")
+QUIET_VARIABLES = re.compile(
+    r"TZ|LANG|LANGUAGE|LC_\w+|\w*_PROXY|\w*_proxy|HF_\w+|SSL_CERT_\w+|PYTHON\w+|TOKENIZERS_PARALLELISM|OMP_\w+|MKL_\w+"
+    r"|\w+_VISIBLE_DEVICES|\w*(LOG|LOGGING|DEBUG|VERBOSE|TELEMETRY|USAGE_STATS)\w*"
+)
+"""Variables that say where, how loudly and by which card an engine computes, and no more."""
+OF_AN_ARGUMENT = "LLAMA_ARG_"
+"""The beginning of variables that stand for an argument of llama.cpp."""
 
 
 class WeightsError(ValueError):
@@ -188,3 +195,26 @@ def uncounted_of_folder(
     if drafts:
         yield "what its component for drafts keeps is not counted"
     yield from uncounted((), variables, ())
+
+
+def words_of(reasons: Collection[str], words: Iterable[str], variables: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return all free words of an engine by which a measurement is told from others; none without a reason."""
+    if not reasons:
+        return ()
+    return (*words, *(f"{name}={value}" for name, value in sorted(variables.items())))
+
+
+def uncounted(words: Iterable[str], variables: Iterable[str], free: Collection[str]) -> Iterator[str]:
+    """Yield the reason why nobody knows what the engine takes, where one of these may change it.
+
+    ``words``: of its command line; ``free``: arguments that take nothing. Of llama.cpp a variable is known by the
+    argument that it stands for.
+    """
+    for word in dict.fromkeys(words):
+        name = word.replace("_", "-")
+        if ARGUMENT.match(word) and name not in free:
+            yield f"what {name} among extra_arguments changes of it is not counted"
+    for variable in variables:
+        argument = "--" + variable.removeprefix(OF_AN_ARGUMENT).lower().replace("_", "-")
+        if argument not in free and not QUIET_VARIABLES.fullmatch(variable):
+            yield f"what {variable} in environment changes of it is not counted"

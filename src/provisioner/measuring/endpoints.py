@@ -34,7 +34,7 @@ from provisioner.measuring.prompts import LONGEST_LOOK, Length, UncountedError, 
 from provisioner.reconcile.effects import Effects
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench, ResolvedService
-from provisioner.services.routed import CHAT
+from provisioner.services.gateway_routes import CHAT
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError, VerificationError
 from provisioner.values.plain_data import json_value

@@ -12,7 +12,7 @@ from provisioner.models.folders import SMALL_BYTES, header_of
 from provisioner.models.gguf import read_head
 from provisioner.models.header import Header
 from provisioner.models.hub import HubError, Redirects
-from provisioner.values.time_limits import within
+from provisioner.values.limits import within
 
 LIMIT = 24 << 20
 """The vocabularies of today's models take 5 to 10 MB of a head; what is longer is not read."""

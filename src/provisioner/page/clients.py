@@ -13,7 +13,7 @@ from provisioner.lab.speech import speakers_for
 from provisioner.labfile.loader import environment_name
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ResolvedService
-from provisioner.services.routed import CHAT
+from provisioner.services.gateway_routes import CHAT
 from provisioner.values.state import Secret
 
 # Settings of programs that ask a lab: keys are named by their variables, and never shown.

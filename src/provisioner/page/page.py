@@ -23,9 +23,9 @@ from provisioner.report.html import Markup, moment, opened, quiet, section, stat
 from provisioner.report.style import markup_text
 from provisioner.report.svg import escaped as in_picture
 from provisioner.values.address import Address
+from provisioner.values.declared import MASK, hidden_forms
 from provisioner.values.errors import ProvisionError
 from provisioner.values.facts import Health, UnitState, by_address
-from provisioner.values.masking import MASK, hidden_forms
 from provisioner.values.plan import Change, ImpossiblePlanError
 from provisioner.values.state import ContainerStatus, Secret, Status
 

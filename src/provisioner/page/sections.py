@@ -6,10 +6,10 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from provisioner.loads.advice import mib
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured, identity_of
-from provisioner.loads.refusals import mib
 from provisioner.page.content import LabContent
 from provisioner.page.topology import Box, Edge, Service
 from provisioner.reconcile.prove import Proved

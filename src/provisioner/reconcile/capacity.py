@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from provisioner.lab.opening import Lab
 from provisioner.reconcile.observe import Survey
-from provisioner.values.capacity import DISK_HINT, MEMORY_HINT
 from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.events import Diagnostic
+from provisioner.values.host_facts import DISK_HINT, MEMORY_HINT
 from provisioner.values.plan import Plan
 from provisioner.values.state import Fleet, Instance
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from provisioner.hosts.base import Provider
+from provisioner.values.declared import masked
 from provisioner.values.errors import ProviderError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ACTIVE, ContainerFact, UnitState, by_address
-from provisioner.values.masking import masked
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Finding, Instance, Screen, Service, secrets_of
 

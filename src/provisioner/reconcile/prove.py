@@ -20,6 +20,7 @@ from provisioner.reconcile.judge import judge
 from provisioner.reconcile.observe import asleep_words, is_running, survey
 from provisioner.values import paths
 from provisioner.values.address import Address
+from provisioner.values.declared import masked
 from provisioner.values.errors import InputError, ProviderError, VerificationError
 from provisioner.values.events import Check, Diagnostic, Event
 from provisioner.values.facts import (
@@ -34,7 +35,6 @@ from provisioner.values.facts import (
     by_address,
     of_kind,
 )
-from provisioner.values.masking import masked
 from provisioner.values.plain_data import json_value
 from provisioner.values.plan import Change
 from provisioner.values.regular_files import text_of

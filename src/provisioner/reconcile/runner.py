@@ -28,8 +28,8 @@ from provisioner.lab.turns import one_by_one
 from provisioner.models.sources import TOKEN_NAMES
 from provisioner.reconcile.inventory import NEW
 from provisioner.values import limits, paths
+from provisioner.values.declared import masked
 from provisioner.values.errors import PlaybookError
-from provisioner.values.masking import masked
 from provisioner.values.plain_data import yaml_value
 from provisioner.values.state import Secret
 from provisioner.values.work_folders import own_folder, prune

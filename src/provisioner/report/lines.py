@@ -10,8 +10,7 @@ from enum import Enum
 from typing import Any
 
 from provisioner import __version__
-from provisioner.values.declared import Secret
-from provisioner.values.masking import MASK
+from provisioner.values.declared import MASK, Secret
 
 FORMAT = "1.0"
 

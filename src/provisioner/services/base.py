@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from provisioner.catalog import ServiceType
 from provisioner.labfile.spec import Model
 from provisioner.models.header import Header
-from provisioner.services.routed import CHAT, RoutedAlias, RoutedEngine
+from provisioner.services.gateway_routes import CHAT, RoutedAlias, RoutedEngine
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem, port_behind
 from provisioner.values.quantities import seconds_of

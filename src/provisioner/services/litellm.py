@@ -7,8 +7,7 @@ from typing import Any
 
 from provisioner.services import base
 from provisioner.services.base import Path, ResolvedService
-from provisioner.services.gateway_routes import VARIABLE_MARK, routes_of
-from provisioner.services.routed import RoutedAlias, RoutedEngine
+from provisioner.services.gateway_routes import VARIABLE_MARK, RoutedAlias, RoutedEngine, routes_of
 from provisioner.values.declared import Problem, Secret
 
 BESIDE_BYTES = 700 * 2**20

@@ -10,10 +10,10 @@ from provisioner.gpus.cards import Card
 from provisioner.lab import ModelFile
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer
+from provisioner.loads.advice import refusals
 from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import corrected, measured, remember
-from provisioner.loads.refusals import refusals
 from provisioner.models.folders import weight_names
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of

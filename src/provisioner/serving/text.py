@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provisioner.loads.advice import Advice, advice_on
+from provisioner.loads.advice import IN_TURNS, Advice, advice_on, contexts, mib, share_lines
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured
-from provisioner.loads.refusals import IN_TURNS, contexts, mib, share_lines
 from provisioner.report.style import Style, safe_line
 
 COLUMN = 10

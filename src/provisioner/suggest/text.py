@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.gpus.bandwidth import GB, MemorySpeed
-from provisioner.loads.candidates import Candidate, Measured, Server, Way
-from provisioner.loads.occupied import Occupied, Taken
-from provisioner.loads.refusals import mib
+from provisioner.loads.advice import mib
+from provisioner.loads.candidates import Candidate, Measured, Occupied, Server, Taken, Way
 from provisioner.loads.suggestions import Left, bound_per_s, measured_of
 from provisioner.loads.terms import MIB
 from provisioner.report.style import PLAIN, Style, safe_line, table

@@ -5,11 +5,15 @@ Apart from ``state``, which a file that is only checked does not need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+MASK = "********"
+SHORTEST_SECRET = 6
+"""A shorter value would be found in words that have nothing to do with it."""
 REACHES, INTERNET = "reaches", "internet"
 """The option by which a service that runs others' code says what else it may reach; its word for all that is public."""
 
@@ -95,3 +99,26 @@ STEP_BEHIND = 10000
 def port_behind(port: int) -> int:
     """The port on 127.0.0.1 of what a switch hands on to: further up where there is room, else further down."""
     return port + STEP_BEHIND if port + STEP_BEHIND <= LARGEST_PORT else port - STEP_BEHIND
+
+
+def masked(text: str, secrets: Iterable[Secret]) -> str:
+    """``text`` with stars in the place of each value, also where it stands as JSON writes it."""
+    for form in hidden_forms(secrets):
+        text = text.replace(form, MASK)
+    return text
+
+
+def hidden_forms(secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """All that is to be hidden of these secrets, the longest first."""
+    forms: set[str] = set()
+    for secret in secrets:
+        value = secret.reveal() if secret.is_known else ""
+        if len(value) >= SHORTEST_SECRET:
+            forms |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+            forms |= {line for line in value.splitlines() if _tells_something(line)}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _tells_something(line: str) -> bool:
+    """Whether a line of a key is to be hidden where it stands alone; the frame of a PEM text is known to all."""
+    return len(line) >= SHORTEST_SECRET and not line.startswith("-----")

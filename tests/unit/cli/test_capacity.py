@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.values.capacity import Pool
 from provisioner.values.errors import ProviderError
+from provisioner.values.host_facts import Pool
 from tests.unit.cli.conftest import FILE, World
 
 GIB = 2**30

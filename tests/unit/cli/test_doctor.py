@@ -11,9 +11,8 @@ import pytest
 
 from provisioner.cli.app import run
 from provisioner.hosts.fake import FakeProvider
-from provisioner.values.capacity import Pool
 from provisioner.values.errors import ProviderError
-from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom
+from provisioner.values.host_facts import HostAnswers, HostFact, Pool, StorageRoom
 from provisioner.values.state import Fleet
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve

@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.hosts.incus.api import WireError
 from provisioner.hosts.incus.health import capacity
-from provisioner.values.capacity import Capacity, Disk, Pool
+from provisioner.values.host_facts import Capacity, Disk, Pool
 from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 

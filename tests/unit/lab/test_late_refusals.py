@@ -9,7 +9,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
-from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.model_files import read_headers
 from provisioner.lab.resolved import Known
 from provisioner.lab.rules import card_problems, model_option_problems
 from provisioner.labfile.parsing import parse_spec

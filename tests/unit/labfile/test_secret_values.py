@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.labfile.loader import SecretError, from_file, without_secret
-from provisioner.values.masking import MASK, masked
+from provisioner.values.declared import MASK, masked
 from provisioner.values.state import Secret
 from tests.signed_pairs import signed
 

@@ -10,10 +10,10 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, resolve
+from provisioner.loads.advice import refusals
 from provisioner.loads.budgets import Budget, budgets, usable_of
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Placing
-from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB
 from provisioner.models.header import Header
 from provisioner.services import knowledge_of

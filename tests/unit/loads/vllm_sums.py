@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.loads.pages import Pages
+from provisioner.loads.terms import Pages
 from tests.case_files import read_cases
 
 CASES = read_cases("loads/vllm_sums")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.model_files import read_headers
 from provisioner.labfile.spec import Model
 from provisioner.models.gguf import read_header
 from provisioner.models.header import GgufError, Header

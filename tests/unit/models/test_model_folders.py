@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import find_models, missing_files
-from provisioner.lab.opening.model_headers import read_headers
-from provisioner.lab.opening.remote_headers import cached_headers
+from provisioner.lab.opening.model_files import find_models, missing_files, read_headers
+from provisioner.lab.opening.remote_models import cached_headers
 from provisioner.labfile.loader import Loaded, load
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model, Spec

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.lab.opening import pulled_models
-from provisioner.lab.opening.pulled_models import cached_pulled, fetch_pulled
+from provisioner.lab.opening import remote_models
+from provisioner.lab.opening.remote_models import cached_pulled, fetch_pulled
 from provisioner.models.pulled import Pulled, Wanted
 from provisioner.models.registry import answers
 from provisioner.models.registry.answers import read_pulled
@@ -133,7 +133,7 @@ def test_a_name_is_believed_for_a_day_and_its_files_are_read_once(
     assert told(registry) == first
     assert cached_pulled([wanted(registry)]) == {wanted(registry): first}
     assert len(registry.server.seen) == 4
-    monkeypatch.setattr(pulled_models, "FRESH_S", 0.0)
+    monkeypatch.setattr(remote_models, "FRESH_S", 0.0)
     assert told(registry) == first
     assert registry.asked()[4:] == ["manifests"]
 
@@ -144,7 +144,7 @@ def test_a_name_that_means_something_else_by_now_is_read_anew(
     registry.publish(PLACE, LAYERS, CONFIG)
     told(registry)
     digest = registry.publish(PLACE, {"model": model_bytes(context_length=2048)}, CONFIG)
-    monkeypatch.setattr(pulled_models, "FRESH_S", 0.0)
+    monkeypatch.setattr(remote_models, "FRESH_S", 0.0)
     pulled = told(registry)
     assert pulled.header is not None
     assert (pulled.digest, pulled.header.context, pulled.numbers) == (digest, 2048, {})
@@ -156,7 +156,7 @@ def test_what_a_registry_said_last_counts_while_it_gives_no_answer(
     registry.publish(PLACE, LAYERS, CONFIG)
     first = told(registry)
     registry.server.pages["/v2/library/small/manifests/1b"] = lambda _seen: (503, {}, b"")
-    monkeypatch.setattr(pulled_models, "FRESH_S", 0.0)
+    monkeypatch.setattr(remote_models, "FRESH_S", 0.0)
     found, (note,) = fetch_pulled([wanted(registry)])
     assert found == {wanted(registry): first}
     assert note.endswith(f"counts as its registry said last: {registry.host} answers 503: Service Unavailable")
@@ -169,7 +169,7 @@ def test_the_version_that_a_file_names_is_asked_for_once_and_another_one_is_unkn
     other = told(registry, "c" * 64)
     assert other.unknown == f"{registry.host} has {digest} by now, and digest says {'c' * 64}"
     assert cached_pulled([wanted(registry, "c" * 64)]) == {}
-    monkeypatch.setattr(pulled_models, "FRESH_S", 0.0)
+    monkeypatch.setattr(remote_models, "FRESH_S", 0.0)
     assert told(registry, digest).unknown == ""
     count = len(registry.server.seen)
     assert told(registry, digest).unknown == ""

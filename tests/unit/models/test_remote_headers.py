@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.lab import ModelFile
-from provisioner.lab.opening import remote_headers
-from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers, head_file
+from provisioner.lab.opening import remote_models
+from provisioner.lab.opening.remote_models import cached_headers, fetch_headers, head_file
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models import remote_head
@@ -259,6 +259,6 @@ def test_one_file_under_several_names_is_kept_whole(server: FileServer) -> None:
 def test_a_head_that_cannot_be_kept_still_says_what_it_says(
     server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_headers, "ANY_SIZE", 1 << 62)  # more than a file system takes
+    monkeypatch.setattr(remote_models, "ANY_SIZE", 1 << 62)  # more than a file system takes
     assert fetched(server) == (HEADER, "")
     assert head_file(MODELS["m"], file_at(server)) is None

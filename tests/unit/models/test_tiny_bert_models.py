@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.opening.model_files import find_models
-from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.model_files import find_models, read_headers
 from provisioner.labfile.spec import Model
 from provisioner.models.gguf import read_header
 from provisioner.models.header import Header

@@ -16,8 +16,7 @@ from jinja2 import Template
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.opening.model_files import missing_files
-from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.model_files import missing_files, read_headers
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import NO_METHOD, method_in, selected
 from provisioner.models.tiny_hf import (

@@ -10,9 +10,8 @@ import pytest
 
 from benchmarks.speech_memory import rows_of
 from provisioner.gpus.cards import Card
-from provisioner.loads.advice import advice_on
+from provisioner.loads.advice import advice_on, contexts, refusals
 from provisioner.loads.budgets import Budget, budgets
-from provisioner.loads.refusals import contexts, refusals
 from provisioner.loads.terms import MIB, largest_context
 from provisioner.services import knowledge_of
 from provisioner.services.kokoro import MARGIN, WEIGHTS, activation_bytes, loads_of

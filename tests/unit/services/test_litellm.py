@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import Knowledge, knowledge_of
-from provisioner.services.routed import RoutedEngine
+from provisioner.services.gateway_routes import RoutedEngine
 from provisioner.values.state import Secret, secrets_of
 from tests.case_files import read_case
 from tests.routed_engines import routed_engine

@@ -13,11 +13,10 @@ from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, resolve
 from provisioner.lab.rules import card_problems, warnings
-from provisioner.loads.advice import advice_on
+from provisioner.loads.advice import advice_on, refusals
 from provisioner.loads.budgets import budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import shape_of
-from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB, Load, cache_bytes, image_buffer
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled

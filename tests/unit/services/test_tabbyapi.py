@@ -12,9 +12,8 @@ from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, problems, resolve
 from provisioner.lab.rules import card_problems, model_option_problems
-from provisioner.loads.advice import advice_on
+from provisioner.loads.advice import advice_on, refusals
 from provisioner.loads.budgets import Budget, budgets
-from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB, largest_context
 from provisioner.models.folders import header_of
 from provisioner.report.style import PLAIN

@@ -15,11 +15,10 @@ from provisioner.gpus.cards import Card
 from provisioner.lab import Known, problems, resolve
 from provisioner.lab.opening import open_lab
 from provisioner.lab.rules import card_problems, model_option_problems
-from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE, advice_on
+from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE, advice_on, refusals
 from provisioner.loads.budgets import RESERVED, Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
-from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes
 from provisioner.models.folders import header_of
 from provisioner.report.style import PLAIN

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.loads.layers import Attention, Recurrent, Shape
-from provisioner.loads.pages import Pages, kept
-from provisioner.loads.terms import Load, cache_bytes, largest_context, needed_bytes, state_bytes
+from provisioner.loads.terms import Load, Pages, cache_bytes, kept, largest_context, needed_bytes, state_bytes
 from provisioner.models.folders import header_of
 from provisioner.services.vllm.loads import shape_of_vllm
 from tests.unit.loads.vllm_sums import COUNTED, GRANITE, LARGE, LATENT, NEXT, QWEN35, SEEING, TOKENS, Counted

@@ -48,8 +48,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
-from provisioner.services.gateway_routes import routes_of
-from provisioner.services.routed import CHAT, EMBEDDING, RERANK, RoutedAlias, RoutedEngine
+from provisioner.services.gateway_routes import CHAT, EMBEDDING, RERANK, RoutedAlias, RoutedEngine, routes_of
 
 WORDS_OF_ENGINES = frozenset({"name", "model", "api_base", "api_key", "local", "answers"})
 LIMITS = ("timeout", "stream_timeout", "retries")

@@ -20,8 +20,8 @@ from provisioner.hosts.fake.programs import PROGRAMS
 from provisioner.hosts.fake.volumes import Volume, Volumes
 from provisioner.hosts.fake.world import Container, Program, World, asks_dhcp
 from provisioner.values import limits
-from provisioner.values.capacity import Capacity, Disk
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.values.host_facts import Capacity, Disk
 from provisioner.values.plan import Change
 from provisioner.values.state import Execution, Fleet, HostState, Instance, Status
 

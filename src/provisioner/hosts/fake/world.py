@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from provisioner.values.capacity import UNKNOWN, Pool
 from provisioner.values.errors import ProviderError
+from provisioner.values.host_facts import UNKNOWN, Pool
 from provisioner.values.state import Device, Execution, Instance
 
 Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from provisioner.inside.file_systems import Run
     from provisioner.lab.resolved import ResolvedLab
     from provisioner.labfile.hosts import IncusHost
-    from provisioner.values.capacity import Capacity
-    from provisioner.values.host_facts import HostFact
+    from provisioner.values.host_facts import Capacity, HostFact
 
 _PARALLEL = 10
 

@@ -9,9 +9,19 @@ from typing import Any
 from provisioner.hosts.incus import api
 from provisioner.hosts.incus.api import Client, WireError
 from provisioner.hosts.incus.translate import is_root
-from provisioner.values.capacity import UNKNOWN, Capacity, Disk, Pool
 from provisioner.values.errors import UnavailableError
-from provisioner.values.host_facts import BridgeState, HostAnswers, HostFact, HostVersion, ImageState, StorageRoom
+from provisioner.values.host_facts import (
+    UNKNOWN,
+    BridgeState,
+    Capacity,
+    Disk,
+    HostAnswers,
+    HostFact,
+    HostVersion,
+    ImageState,
+    Pool,
+    StorageRoom,
+)
 from provisioner.values.plan import Change
 from provisioner.values.state import Instance
 

@@ -31,8 +31,7 @@ from provisioner.values.state import Execution, Fleet, Instance
 if TYPE_CHECKING:
     from provisioner.lab.resolved import ResolvedLab
     from provisioner.labfile.hosts import ProxmoxHost as Page
-    from provisioner.values.capacity import Capacity
-    from provisioner.values.host_facts import HostFact
+    from provisioner.values.host_facts import Capacity, HostFact
 
 
 class ProxmoxProvider(ProxmoxHost):

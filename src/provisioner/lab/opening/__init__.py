@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import ModelFile, problems, resolve
-from provisioner.lab.opening.model_files import Found, find_models, missing_files
-from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.model_files import Found, find_models, missing_files, read_headers
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.labfile.loader import Loaded, Needs, load
@@ -164,7 +163,7 @@ def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
     elsewhere = {name: model for name, model in models.items() if model.source.startswith(("hf:", "https:"))}
     if not elsewhere:
         return {}
-    from provisioner.lab.opening.remote_headers import cached_headers  # nothing that models on this machine need
+    from provisioner.lab.opening.remote_models import cached_headers  # nothing that models on this machine need
     from provisioner.labfile.pins import read_pins
 
     has_pins = any(model.source.startswith("hf:") for model in elsewhere.values())
@@ -186,7 +185,7 @@ def _cached_pulled(spec: Spec, catalog: Catalog) -> dict[Wanted, Pulled]:
     wanted = _fetched_on_cards(spec, catalog)
     if not wanted:
         return {}
-    from provisioner.lab.opening.pulled_models import cached_pulled  # nothing that models of the file need
+    from provisioner.lab.opening.remote_models import cached_pulled  # nothing that models of the file need
 
     return cached_pulled(wanted)
 
@@ -277,13 +276,13 @@ def look_at_models(lab: Lab, files: Mapping[str, ModelFile]) -> tuple[Lab, list[
     known, notes = lab.resolved.known, list[str]()
     wanted = _fetched_on_cards(lab.spec, lab.resolved.catalog)
     if wanted:
-        from provisioner.lab.opening.pulled_models import fetch_pulled  # nothing that models of the file need
+        from provisioner.lab.opening.remote_models import fetch_pulled  # nothing that models of the file need
 
         pulled, notes = fetch_pulled(wanted)
         known = replace(known, pulled={**known.pulled, **pulled})
     elsewhere = {name: file for name, file in files.items() if "://" in file.path and name not in known.headers}
     if elsewhere:
-        from provisioner.lab.opening.remote_headers import fetch_headers  # nothing that models on this machine need
+        from provisioner.lab.opening.remote_models import fetch_headers  # nothing that models on this machine need
 
         headers, unread = fetch_headers(lab.spec.models, elsewhere)
         known, notes = replace(known, headers={**known.headers, **headers}), [*notes, *unread]
@@ -307,6 +306,6 @@ def head_file(lab: Lab, files: Mapping[str, ModelFile], name: str) -> Path | Non
     file = files[name]
     if "://" not in file.path:
         return Path(file.path)
-    from provisioner.lab.opening import remote_headers  # nothing that models on this machine need
+    from provisioner.lab.opening import remote_models  # nothing that models on this machine need
 
-    return remote_headers.head_file(lab.spec.models[name], file)
+    return remote_models.head_file(lab.spec.models[name], file)

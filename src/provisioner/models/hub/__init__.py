@@ -27,10 +27,10 @@ from provisioner.models.sources import (
     part_names,
     whole_stem,
 )
+from provisioner.values.limits import within
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Secret
-from provisioner.values.time_limits import within
 
 ENDPOINT = "https://huggingface.co"
 REVISION = "main"

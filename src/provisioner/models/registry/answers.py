@@ -20,8 +20,8 @@ from provisioner.models.hub import HubError, Redirects
 from provisioner.models.pulled import Pulled
 from provisioner.models.registry.names import MEDIA_TYPE, Layer, Manifest, ManifestError, ModelName, read_manifest
 from provisioner.models.remote_head import LIMIT, TIMEOUT_S, NoHeadError
+from provisioner.values.limits import within
 from provisioner.values.plain_data import Foreign, json_value
-from provisioner.values.time_limits import within
 
 DEADLINE_S = 30.0
 """For everything that is asked of one model."""

@@ -18,6 +18,7 @@ from provisioner.services.base import (
     quoted_changes,
     template_thinking,
 )
+from provisioner.services.gateway_routes import CHAT
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems, made_for, processor_flags
 from provisioner.services.llama_cpp.options import (
     is_plain_chat,
@@ -30,7 +31,6 @@ from provisioner.services.llama_cpp.options import (
     option_warnings,
     request_context,
 )
-from provisioner.services.routed import CHAT
 from provisioner.values.declared import Problem
 
 if TYPE_CHECKING:

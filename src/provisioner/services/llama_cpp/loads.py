@@ -9,10 +9,10 @@ from typing import Any
 from provisioner.loads.engines import SMALL_CARD, EngineLoads, Question
 from provisioner.loads.layers import Placing
 from provisioner.loads.terms import MIB, Load, image_buffer, total_of
-from provisioner.loads.uncounted import uncounted, words_of
-from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
+from provisioner.loads.weighing import loaded_tensors, uncounted, unknown_of, weighed, words_of
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
+from provisioner.services.gateway_routes import CHAT
 from provisioner.services.llama_cpp.builds import VULKAN
 from provisioner.services.llama_cpp.memory_program import (
     MISTOLD,
@@ -24,7 +24,6 @@ from provisioner.services.llama_cpp.memory_program import (
     words_of_options,
 )
 from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
-from provisioner.services.routed import CHAT
 
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""

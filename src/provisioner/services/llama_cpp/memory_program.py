@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from provisioner.loads.uncounted import ARGUMENT, OF_AN_ARGUMENT, uncounted
+from provisioner.loads.weighing import ARGUMENT, OF_AN_ARGUMENT, uncounted
 
 PROGRAM = "bin/llama-memory-1"
 """Its place in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""

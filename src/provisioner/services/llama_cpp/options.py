@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from provisioner.models.header import Header
 from provisioner.services.base import ModelUse, ResolvedService
-from provisioner.services.routed import CHAT, EMBEDDING, RERANK
+from provisioner.services.gateway_routes import CHAT, EMBEDDING, RERANK
 from provisioner.values.declared import Problem
 
 JOINED = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*=")

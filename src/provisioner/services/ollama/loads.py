@@ -12,8 +12,7 @@ from typing import Any
 
 from provisioner.loads.engines import EngineLoads, Way
 from provisioner.loads.terms import MIB, Load, image_buffer, total_of
-from provisioner.loads.uncounted import uncounted, words_of
-from provisioner.loads.weighing import loaded_tensors, unknown_of, weighed
+from provisioner.loads.weighing import loaded_tensors, uncounted, unknown_of, weighed, words_of
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled
 from provisioner.services.base import ResolvedService

@@ -12,8 +12,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent, shape_of_exllama
 from provisioner.loads.layers import Shape
 from provisioner.loads.terms import MIB, Load
-from provisioner.loads.uncounted import words_of
-from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
+from provisioner.loads.weighing import idle_encoder, uncounted_of_folder, words_of
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.tabbyapi.older_loads import older_guesses, older_load, too_old

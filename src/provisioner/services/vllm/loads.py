@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import MOST_LAYERS, Attention, Layer, Recurrent, Shape, shape_of_folder
-from provisioner.loads.pages import STATE_BYTES, Pages
-from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes, state_bytes
-from provisioner.loads.uncounted import words_of
-from provisioner.loads.weighing import idle_encoder, uncounted_of_folder
+from provisioner.loads.terms import MIB, STATE_BYTES, Load, Pages, cache_bytes, needed_bytes, state_bytes
+from provisioner.loads.weighing import idle_encoder, uncounted_of_folder, words_of
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 

@@ -8,8 +8,8 @@ import pytest
 
 from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.hosts.proxmox.access import Access
-from provisioner.values.capacity import Capacity, Disk, Pool
 from provisioner.values.errors import PreflightError
+from provisioner.values.host_facts import Capacity, Disk, Pool
 from provisioner.values.plan import Change
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.storage import Storage

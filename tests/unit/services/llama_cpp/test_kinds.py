@@ -15,8 +15,8 @@ from provisioner.models.header import Header
 from provisioner.models.tiny_bert import TINY_BERTS
 from provisioner.page.clients import entrance_of
 from provisioner.services import Knowledge, knowledge_of
+from provisioner.services.gateway_routes import CHAT, EMBEDDING, RERANK
 from provisioner.services.llama_cpp.options import ENCODERS, LONGEST_TEXT
-from provisioner.services.routed import CHAT, EMBEDDING, RERANK
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret

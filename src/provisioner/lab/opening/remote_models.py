@@ -1,7 +1,7 @@
-"""What models elsewhere say of themselves, asked for when a plan is made, kept in the cache after.
+"""What hubs, servers and registries say of models elsewhere, asked for when a plan is made, then cached.
 
 Of a GGUF file that is its head, its first megabytes; of a folder its config.json. Nothing depends on it: what cannot
-be had is a note, and then nothing is held against it.
+be had is a note, and then nothing is held against it. Of what a registry does not tell, nobody knows what it takes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,18 @@ from provisioner.labfile.spec import Model
 from provisioner.labfile.whole_files import replace_text
 from provisioner.models.folders import FolderError
 from provisioner.models.header import GgufError, Header
+from provisioner.models.pulled import Pulled, Wanted
 from provisioner.models.sources import ModelPart, part_names
 from provisioner.values import paths
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
+FRESH_S = 86_400.0
+"""For how long a name is believed to mean what it meant; then its registry is asked again."""
+MOST_AT_ONCE = 8
 ANY_SIZE = 1 << 42
 """Bytes, none of which lies on a disk: more than any model has."""
-LATER_DEADLINE_S, LATER_AT_ONCE, MOST_LATER = 10.0, 8, 63
+_LATER_DEADLINE_S, _LATER_AT_ONCE, _MOST_LATER = 10.0, 8, 63
 """For the heads of a model's further files: seconds for one, how many at once, and how many in all."""
 
 
@@ -93,8 +98,8 @@ def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
 def _keep_later(heads: Sequence[Path], file: ModelFile, token: str | None) -> None:
     """Keep the heads of a model's further files that are not kept yet."""
     missing = [(head, part) for head, part in zip(heads, file.rest, strict=True) if not head.is_file()]
-    if 0 < len(missing) <= MOST_LATER and not file.is_folder:
-        with ThreadPoolExecutor(LATER_AT_ONCE) as pool:
+    if 0 < len(missing) <= _MOST_LATER and not file.is_folder:
+        with ThreadPoolExecutor(_LATER_AT_ONCE) as pool:
             list(pool.map(lambda later: _keep_one(later[0], later[1], token), missing))
 
 
@@ -103,7 +108,7 @@ def _keep_one(kept: Path, part: ModelPart, token: str | None) -> None:
     from provisioner.models.remote_head import NoHeadError, read_remote_head
 
     with suppress(NoHeadError, GgufError):
-        read_remote_head(part.file, token, LATER_DEADLINE_S, partial(_keep, kept, part.size))
+        read_remote_head(part.file, token, _LATER_DEADLINE_S, partial(_keep, kept, part.size))
 
 
 def head_file(model: Model, file: ModelFile) -> Path | None:
@@ -154,3 +159,82 @@ def _cached(note: Path) -> tuple[bool, Header | None]:
 def _remember(note: Path, header: Header | None) -> None:
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_text(note, json.dumps(asdict(header) if header else None))
+
+
+def cached_pulled(wanted: Iterable[Wanted]) -> dict[Wanted, Pulled]:
+    """What registries said once, however long ago; nobody is asked."""
+    found: dict[Wanted, Pulled] = {}
+    for model in wanted:
+        pulled, _ = _cached_answer(model)
+        found |= {model: pulled} if pulled else {}
+    return found
+
+
+def fetch_pulled(wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Pulled], list[str]]:
+    """What the registries say of each, all asked at once; and a note for each answer that is an old one."""
+    models = list(wanted)
+    with ThreadPoolExecutor(max(1, min(len(models), MOST_AT_ONCE))) as pool:
+        answers = list(pool.map(_pulled, models))
+    found: dict[Wanted, Pulled] = {}
+    notes: list[str] = []
+    for model, (pulled, note) in zip(models, answers, strict=True):
+        found[model] = pulled
+        notes += [note] if note else []
+    return found, notes
+
+
+def _pulled(wanted: Wanted) -> tuple[Pulled, str]:
+    """What the model is, and what is to be said of the answer."""
+    from provisioner.models.registry.answers import read_pulled
+    from provisioner.models.registry.names import model_name
+    from provisioner.models.remote_head import NoHeadError
+
+    known, is_fresh = _cached_answer(wanted)
+    if known is not None and is_fresh:
+        return known, ""
+    name = model_name(wanted.model)
+    if name is None:
+        return Pulled(unknown=f"no registry calls a model {wanted.model}"), ""
+    try:
+        pulled = read_pulled(name, known)
+    except NoHeadError as error:
+        if known is None:
+            return Pulled(unknown=str(error)), ""
+        return known, f"What {wanted.model} is counts as its registry said last: {error}"
+    if wanted.digest not in ("", pulled.digest):
+        why = f"{name.host} has {pulled.digest} by now, and digest says {wanted.digest}"
+        return Pulled(pulled.digest, unknown=why), ""
+    _remember_answer(wanted, pulled)
+    return pulled, ""
+
+
+def _note_of_pulled(wanted: Wanted) -> Path:
+    identity = f"pulled {wanted.model} {wanted.digest}"
+    return paths.cache() / "heads" / f"{hashlib.sha256(identity.encode()).hexdigest()}.json"
+
+
+def _cached_answer(wanted: Wanted) -> tuple[Pulled | None, bool]:
+    """What was read before, and whether that still counts; a version that the file names stays what it is."""
+    try:
+        content: Any = json_value(text_of(_note_of_pulled(wanted)))
+        pulled = Pulled(**content["pulled"])
+        age = time.time() - float(content["at"])
+        restored = replace(
+            pulled,
+            header=_restored(pulled.header),
+            projector=_restored(pulled.projector),
+            parts=tuple(pulled.parts),
+        )
+    except (OSError, ValueError, TypeError, KeyError):  # not there, or of another version: it is read again
+        return None, False
+    return restored, bool(wanted.digest) or 0 <= age < FRESH_S
+
+
+def _restored(content: Any) -> Header | None:
+    return Header(**content) if content is not None else None
+
+
+def _remember_answer(wanted: Wanted, pulled: Pulled) -> None:
+    note = _note_of_pulled(wanted)
+    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_text(note, json.dumps({"at": time.time(), "pulled": asdict(pulled)}))
