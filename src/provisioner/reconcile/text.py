@@ -10,12 +10,13 @@ from provisioner.report.lines import plain_value
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line, table
 from provisioner.services.base import HOLD_OPTION, LAN, ResolvedService
 from provisioner.values.address import Address
-from provisioner.values.capacity import GIB
 from provisioner.values.facts import ASLEEP, BUSY
 from provisioner.values.plain_data import Foreign
 from provisioner.values.plan import AS_MADE, Action, Change, Plan, setting_name
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Artifact, ContainerStatus, Device, Fleet, Instance, Screen, Service, ServiceStatus
+
+GIB = 2**30
 
 # A plan in OpenTofu's manner: signs, attributes, and the line that counts.
 
