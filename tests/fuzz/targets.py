@@ -33,8 +33,7 @@ from provisioner.labfile.pins import read_pins, read_stacks, write_pins, write_s
 from provisioner.loads.layers import shape_of
 from provisioner.models.gguf import read_head, read_header
 from provisioner.models.header import GgufError
-from provisioner.models.hub import Hub, HubError, find_file
-from provisioner.models.hub.folder import find_folder
+from provisioner.models.hub import Hub, HubError, find_file, find_folder
 from provisioner.reconcile.gather import probe, reasons_to_run
 from provisioner.reconcile.judge import judge
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status

@@ -21,10 +21,9 @@ import pytest
 
 from provisioner.loads.terms import terms_of
 from provisioner.models.gguf import read_header
-from provisioner.services.llama_cpp.loads import loads_of
-from provisioner.services.llama_cpp.memory_program import MISTOLD, PROGRAM
+from provisioner.services.llama_cpp.loads import MISTOLD, PROGRAM, loads_of
 from provisioner.serving import confined_program
-from provisioner.serving.told import read_answer
+from provisioner.serving.engine_memory import read_answer
 from provisioner.values.address import Address
 from tests.checkout import git
 from tests.engine_report import newest_build, reported, unpacked

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner import catalog as catalog_module
-from provisioner.catalog import kept, load_catalog
+from provisioner.catalog import load_catalog
 from provisioner.values import paths
 from tests.raising import raising
 
@@ -25,7 +25,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with the roles of the tests, whose files were all written long enough ago."""
     shutil.copytree(PAGES, tmp_path / "roles")
     monkeypatch.setattr(paths, "share", lambda: tmp_path)
-    monkeypatch.setattr(kept, "SETTLED_NS", 0)
+    monkeypatch.setattr(catalog_module, "SETTLED_NS", 0)
     return tmp_path
 
 
@@ -94,7 +94,7 @@ def test_a_new_file_is_seen(checkout: Path, unread: Callable[[], None], name: st
 def test_what_changed_just_now_may_change_once_more_and_is_not_kept(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "SETTLED_NS", 3600 * 10**9)
+    monkeypatch.setattr(catalog_module, "SETTLED_NS", 3600 * 10**9)
     assert title() == TITLE
     assert not file_of(checkout).exists()
 

@@ -117,11 +117,11 @@ def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Pat
 
         return bench_llm(session, words, asked, plot)
     if kind == LOAD:
-        from provisioner.cli.bench_load import bench_load
+        from provisioner.cli.bench_llm import bench_load
 
         return bench_load(session, words, asked, plot)
     if kind == QUALITY:
-        from provisioner.cli.bench_quality import bench_quality
+        from provisioner.cli.bench_engine import bench_quality
 
         return bench_quality(session, words, asked)
     from provisioner.cli.bench_engine import bench_engine

@@ -13,7 +13,7 @@ NOT_INSTALLED = "not installed"
 def versions() -> dict[str, str]:
     """The versions of this program, of ansible-core beside it, of their Python, and of the schema of a lab's file."""
     from provisioner import __version__
-    from provisioner.labfile.version import SCHEMA_VERSION
+    from provisioner.labfile import SCHEMA_VERSION
 
     return {
         "provision": __version__,

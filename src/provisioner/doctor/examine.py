@@ -24,7 +24,7 @@ from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.hosts.base import Provider
 from provisioner.lab import desired_fleet, images_by_host
-from provisioner.lab.builders import BUILD_HINT, dhcp_doubts
+from provisioner.lab.artifacts import BUILD_HINT, dhcp_doubts
 from provisioner.lab.cards import card_requests, choose_cards
 from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.resolved import ResolvedLab

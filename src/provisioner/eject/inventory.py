@@ -8,9 +8,9 @@ from typing import Any
 
 from provisioner.hosts.base import Provider
 from provisioner.lab import desired_fleet
+from provisioner.lab.cards import TAKING_TURNS, takes_turns
 from provisioner.lab.opening import Lab, find_files
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.lab.turns import TAKING_TURNS, takes_turns
 from provisioner.reconcile.addresses import look_at_addresses
 from provisioner.reconcile.inventory import CONTAINER_PYTHON
 from provisioner.reconcile.observe import cards_of, kept_images, observe

@@ -13,7 +13,7 @@ import yaml
 
 from provisioner.hosts import kind_of, kinds
 from provisioner.hosts.base import Kind
-from provisioner.lab.turns import TAKING_TURNS, one_by_one, takes_turns
+from provisioner.lab.cards import TAKING_TURNS, one_by_one, takes_turns
 from provisioner.labfile.loader import environment_name
 from provisioner.reconcile.inventory import CONTAINER_PYTHON
 from provisioner.values.state import Instance, Secret, secrets_of

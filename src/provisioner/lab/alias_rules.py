@@ -22,7 +22,7 @@ from provisioner.lab.aliases import (
     written_names,
 )
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
-from provisioner.lab.speech import speakers_for
+from provisioner.lab.served import speakers_for
 from provisioner.labfile.spec import UNKNOWN_MODEL
 from provisioner.services import knowledge_of
 from provisioner.services.base import Path, ResolvedService

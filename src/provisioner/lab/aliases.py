@@ -1,4 +1,7 @@
-"""Aliases of a gateway: lists of engine names, or mappings that say more; aliases of aliases replaced. Pure."""
+"""Names by which engines are asked: aliases of a gateway, and members of a team. Pure.
+
+An alias is a list of engine names, or a mapping that says more; aliases of aliases are replaced.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,26 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from provisioner.labfile.spec import OLLAMA, Upstream, provider_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.services.gateway_routes import CHAT, RoutedAlias
 from provisioner.values.address import Address
+
+MEMBERS = "members"
+"""The kind of a reference by which a service names engines that its members are asked of."""
+MODEL = "model"
+PROVIDERS: Mapping[str, str] = {
+    "anthropic": "https://api.anthropic.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+}
+"""Where providers answer in OpenAI's words; of others the file has to say it."""
+VERSION = "/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +83,6 @@ def chat_aliases(engines: Sequence[Engine], aliases: Aliases) -> tuple[str, ...]
 
 Aliases = Mapping[str, Any]
 """What the file says of each: a list of names, or a mapping of ``engines`` and how they are asked."""
-
 ENGINES = "engines"
 ENGINE_STAGE = "engine"
 """The stage of services that compute answers; those of others ask them."""
@@ -171,3 +188,35 @@ def _flat(aliases: Aliases, listed: Any) -> tuple[str, ...]:
             opened.add(name)
             waiting += reversed(engines_in(aliases, name))
     return tuple(names)
+
+
+def written_members(service: ResolvedService, option: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each member that the option says, with where it stands, as ``ResolvedService.problem`` takes it."""
+    written = service.written.get(option)
+    if isinstance(written, Mapping):
+        yield option, written
+    elif isinstance(written, Sequence):
+        yield from ((f"{option}.{place}", member) for place, member in enumerate(written))
+
+
+def member_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
+    """The engines that a member's ``name`` means: of all that answer, a team asks no other team."""
+    return tuple(engine for engine in find_engines(engines, name) if engine.service.page.stage == ENGINE_STAGE)
+
+
+def engines_of_members(service: ResolvedService, engines: Sequence[Engine]) -> Iterator[Engine]:
+    """The engines that members of the service are asked of."""
+    for option, reference in service.page.references.items():
+        if reference.kind != MEMBERS:
+            continue
+        for _, member in written_members(service, option):
+            yield from member_engines(engines, str(member.get(MODEL)))[:1]
+
+
+def upstream_address(upstream: Upstream) -> str:
+    """Where an upstream answers in OpenAI's words, up to the version; empty where nobody knows."""
+    provider = provider_of(upstream.model)
+    if upstream.base_url is None:
+        return PROVIDERS.get(provider, "")
+    address = str(upstream.base_url).rstrip("/")
+    return address if urlsplit(address).path or provider not in OLLAMA else f"{address}{VERSION}"

@@ -1,4 +1,7 @@
-"""What a lab needs on its hosts beside containers: built programs and stored models, each known by its digest. Pure."""
+"""What a lab needs on its hosts beside containers: built programs and stored models, each known by its digest. Pure.
+
+And the containers in which they are made: their network cards, and where nobody knows who answers them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import ArtifactType
+from provisioner.lab.resolved import ResolvedContainer
+from provisioner.labfile.hosts import DHCP
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
@@ -19,6 +24,10 @@ from provisioner.values.declared import Secret
 if TYPE_CHECKING:
     from provisioner.values.state import Artifact
 
+BUILD_HINT = (
+    "If no DHCP server answers there, write on the host's page: build: { network: { ip: ADDRESS/PREFIX, gateway: "
+    "ADDRESS } }, with an address that nothing else has."
+)
 MODEL_ROLE = "model_store"
 MODELS_PATH = "/srv/models"
 CACHED_MODEL_BYTES = 64 << 20
@@ -153,3 +162,39 @@ def distribution_of(image: str) -> str:
 
 def _digest(*inputs: Any) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def with_builder(artifact: Artifact, container: ResolvedContainer, earlier: Artifact | None) -> Artifact:
+    """Return the artifact with its builder's network card, as it is for that container.
+
+    ``earlier``: the same artifact for another container, whose card is taken where that one asks DHCP itself.
+    """
+    if container.page is None:
+        return artifact
+    if earlier is not None and not earlier.builder_beside:
+        return replace(artifact, builder_settings=earlier.builder_settings, builder_address=earlier.builder_address)
+    card = container.page.builder_card(container.written.block)
+    beside = container.name * card.asks_in_vain
+    return replace(artifact, builder_settings=card.settings, builder_address=card.address, builder_beside=beside)
+
+
+def has_nobody_to_ask(copy: ResolvedContainer, original: ResolvedContainer) -> bool:
+    """Whether a copy asks DHCP, unlike its original, on a host whose ``build:`` says that there is none."""
+    page = copy.page
+    if page is None or page.build is None or page.build.network.ip == DHCP:
+        return False
+    of_copy = page.settings_of(copy.written.block)["network"]["ip"]
+    of_original = page.settings_of(original.written.block)["network"]["ip"]
+    return bool(of_copy == DHCP != of_original)
+
+
+def dhcp_doubts(artifacts: Iterable[Artifact]) -> list[str]:
+    """Say of which networks it is not known whether DHCP answers there, on which builders ask for an address."""
+    names: dict[str, list[str]] = {}
+    for artifact in artifacts:
+        if artifact.builder_beside:
+            card = artifact.builder_settings["network"]
+            vlan = f" with VLAN {card['vlan']}" if "vlan" in card else ""
+            where = f"DHCP on {card['bridge']}{vlan}, where {artifact.builder_beside} has a fixed address"
+            names.setdefault(where, []).append(artifact.name)
+    return [f"{', '.join(made)}: made in containers that ask {where}" for where, made in names.items()]

@@ -111,7 +111,7 @@ def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
 
 def _members(place: Place, option: str) -> Filled:
     """As they are written, and beside them where each of them is asked."""
-    from provisioner.lab.members import (
+    from provisioner.lab.aliases import (
         MODEL,
         member_engines,
         written_members,
@@ -130,7 +130,7 @@ def _members(place: Place, option: str) -> Filled:
 
 
 def _asked_upstream(place: Place, name: str) -> RoutedEngine:
-    from provisioner.lab.members import upstream_address  # nothing that a lab without a team needs
+    from provisioner.lab.aliases import upstream_address  # nothing that a lab without a team needs
 
     upstream = place.lab.upstreams[name]
     return replace(_upstream_engine(name, upstream), api_base=upstream_address(upstream))

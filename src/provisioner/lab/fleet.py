@@ -8,11 +8,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType, Upkeep
-from provisioner.lab.artifacts import MODEL_ROLE, ModelFile, built, given_options, stored
-from provisioner.lab.builders import with_builder
+from provisioner.lab.artifacts import MODEL_ROLE, ModelFile, built, given_options, stored, with_builder
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
-from provisioner.lab.speech import speakers_for
+from provisioner.lab.served import speakers_for
 from provisioner.labfile.hosts import behind_firewall
 from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
@@ -293,7 +292,7 @@ def _service(context: _Context, service: ResolvedService, build: Artifact | None
         options[SPEECH_OPTION] = [speaker.entry() for speaker in speakers]
         needs |= {speaker.service.address for speaker in speakers}
     if service.share:
-        from provisioner.lab.turns import turn_options  # nothing that a lab needs whose services take no turns
+        from provisioner.lab.cards import turn_options  # nothing that a lab needs whose services take no turns
 
         options |= turn_options(context.lab, service)
     made = _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))

@@ -326,7 +326,7 @@ def _uses(
 def _named_by_members(user: ResolvedService, engines: tuple[Engine, ...]) -> Iterator[Address]:
     """What members of it are asked of."""
     if any(reference.kind == "members" for reference in user.page.references.values()):
-        from provisioner.lab.members import engines_of_members  # nothing that a lab without a team needs
+        from provisioner.lab.aliases import engines_of_members  # nothing that a lab without a team needs
 
         yield from (engine.address for engine in engines_of_members(user, engines))
 

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from provisioner.catalog import beyond_limit
-from provisioner.lab.aliases import ENGINE_STAGE, find_engines, flatten
-from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_address, written_members
+from provisioner.lab.aliases import (
+    ENGINE_STAGE,
+    MEMBERS,
+    MODEL,
+    find_engines,
+    flatten,
+    member_engines,
+    upstream_address,
+    written_members,
+)
+from provisioner.lab.cards import others, others_hold_s, place_in_share
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
-from provisioner.lab.turns import others, others_hold_s, place_in_share
 from provisioner.labfile.hosts import LEAST_OF_GROUP, SHARE
 from provisioner.labfile.spec import provider_of
 from provisioner.services import knowledge_of

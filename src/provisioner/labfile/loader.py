@@ -325,7 +325,7 @@ def load(
     if spec:
         problems += rules(spec)
     else:
-        from provisioner.labfile.remainder import remainder  # nothing that a good file needs
+        from provisioner.labfile.parsing import remainder  # nothing that a good file needs
 
         left = remainder(filled(document.data, values), parsed.problems, catalog)
         if left is not None:

@@ -1,20 +1,60 @@
-"""Plain values of a file → ``Spec``, or everything that is wrong with them at once."""
+"""Plain values of a file → ``Spec``, or everything that is wrong with them at once, in words for people.
+
+No word says a value. What is left of a file without its refused parts is judged as well, in the same run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import types
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import reduce
+from operator import getitem
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from provisioner.catalog import Catalog, Option, ServiceType
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
-from provisioner.labfile.options import options_model
-from provisioner.labfile.spec import ServiceSpec, Spec
+from provisioner.labfile.options import FORMS, options_model
+from provisioner.labfile.spec import UNKNOWN_MODEL, ServiceSpec, Spec
 from provisioner.values.declared import Problem, Secret
-from provisioner.values.refusals import KeyPath, did_you_mean, kind_of, path_text
+from provisioner.values.refusals import REFUSED, KeyPath, did_you_mean, kind_of, path_text
 
+ROUNDS = 4
+"""An option that is taken out may be one that its service needs, and that one all that its container has."""
+_STAND_INS: Mapping[tuple[str, int], Any] = {
+    ("model", 5): UNKNOWN_MODEL,
+    ("models", 5): [UNKNOWN_MODEL],
+    ("models", 6): UNKNOWN_MODEL,
+}
+"""By the kind of an option and the length of a path: to the option, or to one item of it."""
+_SECRET_REFUSED = ("a secret cannot stand here", "write the value in clear")
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "is_instance_of": "a secret",
+}
+_LIMITS = {
+    "less_than_equal": ("at most", "le"),
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+}
+_WORDING = {
+    "missing": ("required key is missing", ""),
+    "extra_forbidden": ("unknown key", ""),
+    "literal_error": ("not one of the choices", ""),
+    "string_pattern_mismatch": ("not the address of a service", 'write "container/service"'),
+    "finite_number": ("expected a finite number", ""),
+    "too_short": ("must not be empty", ""),
+    "string_too_short": ("must not be empty", ""),
+}
 _HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}
 _IN_CLEAR = "a secret in clear"
 _IN_CLEAR_HINT = "write `!secret NAME` here and NAME=VALUE in secrets.env"
@@ -22,6 +62,32 @@ _IN_CLEAR_HINT = "write `!secret NAME` here and NAME=VALUE in secrets.env"
 _HOST_STAND_IN = IncusHost.model_construct(incus="local")
 _SERVICE_STAND_IN = ServiceSpec.model_construct(role="")
 _M = TypeVar("_M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """A valid file, and the places of what was taken out of the one that somebody wrote.
+
+    ``unknown``: the places of secrets and models that were missing or no such thing: something stands there, and nobody
+    knows what it is.
+    """
+
+    spec: Spec
+    removed: frozenset[KeyPath]
+    unknown: frozenset[KeyPath] = frozenset()
+
+    def is_about(self, problem: Problem) -> bool:
+        """Return whether a problem of what is left may come of what was taken out, and not of what was written."""
+        said = f"{problem.message} {problem.hint}"
+        if problem.path in self.unknown or f'"{UNKNOWN_MODEL}"' in said:
+            return True
+        for path in self.removed:
+            shared = min(len(path), len(problem.path))
+            if path[:shared] == problem.path[:shared]:
+                return True
+            if any(word in said for word in _called(path)):
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +127,7 @@ class _Parse:
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            from provisioner.labfile.wording import problems_of  # nothing that a good file needs
-
-            self.problems += problems_of(error, path, model, hints or {})
+            self.problems += _problems_of(error, path, model, hints or {})
             return None
 
     def refuse(self, path: KeyPath, message: str, hint: str = "") -> None:
@@ -173,12 +237,173 @@ class _Parse:
 
     def refuse_secrets(self, value: Any, path: KeyPath) -> None:
         if isinstance(value, Secret):
-            from provisioner.labfile.wording import SECRET_REFUSED
-
-            self.refuse(path, *SECRET_REFUSED)
+            self.refuse(path, *_SECRET_REFUSED)
         elif isinstance(value, dict):
             for key, part in value.items():
                 self.refuse_secrets(part, (*path, key))
         elif isinstance(value, list):
             for index, part in enumerate(value):
                 self.refuse_secrets(part, (*path, index))
+
+
+def _problems_of(
+    error: ValidationError, base: KeyPath, model: type[BaseModel], hints: Mapping[str, str]
+) -> list[Problem]:
+    """One problem per error, below ``base``; ``hints`` say for a missing key what to write there."""
+    problems = []
+    for fault in error.errors(include_url=False):
+        path = tuple(step for step in fault["loc"] if step not in ("[key]", *FORMS))
+        message, hint = _wording(fault["type"], fault.get("ctx", {}), fault["input"])
+        if fault["type"] == "missing":
+            hint = hints.get(str(path[-1]), "")
+        elif fault["type"] == "extra_forbidden":
+            hint = did_you_mean(str(path[-1]), _known_keys(model, path[:-1]))
+        elif fault["type"] == "literal_error":
+            hint = _choice_hint(fault["input"], model, path)
+        problems.append(Problem((*base, *path), message or fault["msg"], hint))
+    return problems
+
+
+def _wording(kind: str, context: Mapping[str, Any], value: object) -> tuple[str, str]:
+    if kind == REFUSED:
+        return context["message"], context["hint"]
+    if isinstance(value, Secret):
+        return _SECRET_REFUSED
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, got {kind_of(value)}", _type_hint(kind, value)
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"must be {words} {context[key]}".removesuffix(".0"), ""
+    return _WORDING.get(kind, ("", ""))
+
+
+def _type_hint(kind: str, value: object) -> str:
+    if kind == "is_instance_of":
+        return "write `!secret NAME`"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    return ""
+
+
+def _known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
+    inner = _annotation_at(model, path)
+    return list(_annotations_by_key(inner)) if _is_model(inner) else []
+
+
+def _choice_hint(value: object, model: type[BaseModel], path: KeyPath) -> str:
+    annotation = _annotation_at(model, path)
+    choices: list[str] = []
+    if get_origin(annotation) is Literal:
+        choices = [str(choice) for choice in get_args(annotation)]
+    written = value if isinstance(value, str) else ""
+    return did_you_mean(written, choices, always=True)
+
+
+def _annotation_at(model: type[BaseModel], path: KeyPath) -> Any:
+    annotation: Any = model
+    for step in path:
+        if _is_model(annotation):
+            annotation = _annotations_by_key(annotation).get(str(step))
+        elif get_origin(annotation) in (dict, list):
+            annotation = get_args(annotation)[-1]
+        annotation = _required(_plain(annotation))
+    return annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _annotations_by_key(model: type[BaseModel]) -> dict[str, Any]:
+    """The annotations of a model's fields, by the keys that the file has for them."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _required(annotation: Any) -> Any:
+    """The first choice of a union that is not None; any other annotation as it is."""
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    for choice in get_args(annotation):
+        if choice is not type(None):
+            return _plain(choice)
+    return None
+
+
+def _plain(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _called(path: KeyPath) -> tuple[str, ...]:
+    """Return what other places call a part that was taken out as a whole: a model, a container, a service of one."""
+    match list(map(str, path)):
+        case [_, name]:
+            return (f'"{name}"', f"{name}/")
+        case [_, container, "services", role]:
+            return (f"{container}/{role}",)
+    return ()
+
+
+def remainder(data: Mapping[str, Any], problems: Iterable[Problem], catalog: Catalog) -> Remainder | None:
+    """Return what is left of the values without the places of the problems; None where that is no file either.
+
+    A service without a secret or a model that it needs stays, with one that nobody knows: its other options are judged
+    as well.
+    """
+    left: dict[str, Any] = deepcopy(dict(data))
+    removed: set[KeyPath] = set()
+    unknown: set[KeyPath] = set()
+    for _ in range(ROUNDS):
+        before = len(removed) + len(unknown)
+        for problem in problems:
+            if problem.path not in unknown and _is_filled_in(left, problem.path, catalog):
+                unknown.add(problem.path)
+                continue
+            # What was taken out and is needed takes what needs it along.
+            path = problem.path[:-1] if problem.path in removed else problem.path
+            if not any(path[: len(one)] == one for one in removed):
+                removed |= {_taken_out(left, path)} - {()}
+        if len(removed) + len(unknown) == before:
+            return None
+        parsed = parse_spec(left, catalog)
+        if parsed.spec is not None:
+            return Remainder(parsed.spec, frozenset(removed), frozenset(unknown))
+        problems = parsed.problems
+    return None
+
+
+def _is_filled_in(data: dict[str, Any], path: KeyPath, catalog: Catalog) -> bool:
+    """Put what nobody knows where a service lacks or miswrites a secret or a model; return whether that was done."""
+    match list(path):
+        case ["containers", _, "services", role, option, *_] if role in catalog.services:
+            page, name = catalog.services[str(role)], str(option)
+            kind = page.references[name].kind if name in page.references else ""
+            stand_in = _STAND_INS.get((kind, len(path)))
+            if name in page.options and page.options[name].secret:
+                stand_in = Secret(name, None)
+            if stand_in is None:
+                return False
+            left: Any = data
+            try:
+                holder = reduce(getitem, path[:-1], left)
+                holder[path[-1]] = stand_in
+            except (KeyError, TypeError):  # of that service nothing is written, or nothing is left
+                return False
+            return True
+    return False
+
+
+def _taken_out(data: dict[str, Any], path: KeyPath) -> KeyPath:
+    """Take out what lies at a path, or the mapping that lacks it; return where that was, nothing where it is all."""
+    at: Any = data
+    holders: list[dict[str, Any]] = []
+    for step in path:
+        if not isinstance(at, dict) or step not in at:
+            break
+        holders.append(at)
+        at = at[str(step)]
+    # Of a list all goes: what stands behind one item would be at another place.
+    depth = len(holders)
+    if depth == 0:
+        return ()
+    del holders[depth - 1][str(path[depth - 1])]
+    return path[:depth]

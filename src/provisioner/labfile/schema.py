@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.catalog import Catalog, Limit, Option, Reference, ServiceType
+from provisioner.labfile import SCHEMA_ID
 from provisioner.labfile.fields import ALIAS, HOST_NAME, VARIABLE
 from provisioner.labfile.options import SERVICE_ADDRESS, AliasOptions, file_options
 from provisioner.labfile.spec import Spec
-from provisioner.labfile.version import SCHEMA_ID
 from provisioner.values.declared import INTERNET
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server reads best

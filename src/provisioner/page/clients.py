@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedLab
-from provisioner.lab.served import Served, models_of
-from provisioner.lab.speech import speakers_for
+from provisioner.lab.served import Served, models_of, speakers_for
 from provisioner.labfile.loader import environment_name
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ResolvedService

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.catalog import ServiceType
-from provisioner.lab.aliases import find_engines, flatten, for_too_long
-from provisioner.lab.members import MEMBERS, MODEL, member_engines, written_members
+from provisioner.lab.aliases import MEMBERS, MODEL, find_engines, flatten, for_too_long, member_engines, written_members
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.labfile.spec import Gpu
 from provisioner.report.style import PLAIN, Style, safe_line

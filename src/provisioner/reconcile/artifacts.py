@@ -22,7 +22,7 @@ from typing import Protocol, Self
 from provisioner.hosts.base import Provider
 from provisioner.reconcile.inventory import render_builders
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
-from provisioner.serving.programs import keep_program
+from provisioner.serving.engine_memory import keep_program
 from provisioner.values import paths
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event

@@ -18,7 +18,13 @@ from provisioner.reconcile.gather import COMMAND
 from provisioner.reconcile.observe import is_running, survey
 from provisioner.serving.audit import (
     NAME,
+    WHOLE,
+    Asked,
     Audited,
+    Extent,
+    container_question,
+    doors_from_lan,
+    doors_inside,
     image_sockets,
     judged_doors,
     judged_egress,
@@ -26,7 +32,6 @@ from provisioner.serving.audit import (
     judged_sockets,
     keyless_on_lan,
 )
-from provisioner.serving.audit_questions import WHOLE, Asked, Extent, container_question, doors_from_lan, doors_inside
 from provisioner.values.address import Address
 from provisioner.values.declared import REACHES
 from provisioner.values.errors import ProviderError

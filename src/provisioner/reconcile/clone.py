@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from provisioner.lab.builders import has_nobody_to_ask
+from provisioner.lab.artifacts import has_nobody_to_ask
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
 from provisioner.labfile.document import parse_document

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.lab.turns import TAKING_TURNS, takes_turns
+from provisioner.lab.cards import TAKING_TURNS, takes_turns
 from provisioner.values.state import Artifact, Instance, Secret
 
 CONTAINER_PYTHON = "/usr/bin/python3"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from provisioner.hosts.base import Provider
 from provisioner.lab import desired_fleet
+from provisioner.lab.cards import others_hold_s, place_in_share
 from provisioner.lab.opening import Lab, find_files, with_wheels
 from provisioner.lab.opening.model_files import Found
 from provisioner.lab.rules import short_keys
-from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.reconcile.addresses import Addresses, look_at_addresses
 from provisioner.reconcile.effects import Effects
 from provisioner.reconcile.gather import has_other_secrets, probe, reasons_to_run, require_answers

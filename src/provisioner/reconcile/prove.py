@@ -60,7 +60,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: boo
     One that is busy is waited for, and is no finding where it stays so; one that is asleep is left so, unless ``wake``.
     """
     from provisioner.reconcile.audit import audited
-    from provisioner.serving.audit_questions import SHORT
+    from provisioner.serving.audit import SHORT
     from provisioner.serving.fit import remember_use
 
     seen = survey(lab, effects, targets, needs_cards=False)

@@ -19,8 +19,8 @@ from provisioner.reconcile.lock import Lease
 from provisioner.reconcile.observe import Survey, observe, settled
 from provisioner.reconcile.prove import announce_checks, keep_proofs
 from provisioner.reconcile.stop import delete, drop_volumes
+from provisioner.serving.engine_memory import kept_program
 from provisioner.serving.fit import check_fit, remember_use, unasked_programs
-from provisioner.serving.programs import kept_program
 from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError, VerificationError
 from provisioner.values.events import Diagnostic

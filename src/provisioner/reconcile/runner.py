@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from provisioner.inside.module_server.handing import NOTES, Served, served
-from provisioner.lab.turns import one_by_one
+from provisioner.lab.cards import one_by_one
 from provisioner.models.sources import TOKEN_NAMES
 from provisioner.reconcile.inventory import NEW
 from provisioner.values import limits, paths

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,14 +19,18 @@ from provisioner.lab import ModelFile
 from provisioner.lab.opening import Lab, head_file
 from provisioner.labfile.whole_files import replace_text
 from provisioner.loads.engines import EngineLoads, Question
+from provisioner.loads.terms import Load, needed_bytes
 from provisioner.models.sources import part_names
+from provisioner.services import knowledge_of
 from provisioner.serving import confined_program
 from provisioner.serving.confined_program import NOT_CONFINED, NOT_RUN
-from provisioner.serving.programs import kept_program
-from provisioner.serving.told import OddAnswerError, read_answer, with_answers
+from provisioner.values import paths
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
+from provisioner.values.state import Artifact
 
+LINE = re.compile(r"(?P<part>model|draft|projector)(?P<sizes>( [0-9]{1,15}){3})")
+"""A line of the answer: bytes of weights, of what is kept of tokens, and of what it computes with."""
 TIMEOUT_S = 30
 NOT_HERE = {
     NOT_CONFINED: "this machine has nothing to confine it with",
@@ -38,6 +43,11 @@ ERROR = re.compile(r"^[0-9.]+ E (.*)", re.MULTILINE)
 OLDER_LIBRARY = "version `GLIBC_"
 """Words of the loader about a program that was built for a newer distribution."""
 TOO_NEW = "it was built on a newer distribution, and needs a newer C library (glibc) than this machine has"
+TAR_S = 60
+
+
+class OddAnswerError(ValueError):
+    """The answer is none; the text says what came."""
 
 
 class NotHereError(Exception):
@@ -165,3 +175,79 @@ def _files(command: Sequence[str]) -> Iterator[str]:
     for word in command:
         if word.startswith("/"):
             yield from part_names(word)
+
+
+def read_answer(text: str) -> dict[str, int]:
+    """Return the bytes of each part that lies on the card; raises ``OddAnswerError`` for anything but an answer."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        told = LINE.fullmatch(line)
+        if told is None or told["part"] in found:
+            raise OddAnswerError(f"it answers {line[:80]!r}")
+        sizes = list(map(int, told["sizes"].split()))
+        if told["part"] == "model" and not sizes[0]:
+            raise OddAnswerError("it has nothing of the model on the card")
+        found[told["part"]] = sum(sizes)
+    if "model" not in found:
+        raise OddAnswerError("it answers nothing")
+    return found
+
+
+def with_answers(
+    engine: EngineLoads, answers: Mapping[str, Mapping[str, int]], halves: Mapping[str, Mapping[str, int]]
+) -> EngineLoads:
+    """Return the engine with what its program has told of each of its loads, by their names.
+
+    ``halves``: the answers for half of the context, where they are needed to know what a token takes. What nobody knew
+    is known then, but for what the question leaves open, and what is guessed of images.
+    """
+    left = engine.question.open if engine.question else ""
+    loads = tuple(_with_answer(load, answers[load.name], halves.get(load.name, {})) for load in engine.loads)
+    of_models = tuple(f"{name}:" for name in answers)
+    unread = tuple(word for word in engine.unread if not word.startswith(of_models))
+    return replace(engine, loads=loads, unread=unread, unknown=left, question=None)
+
+
+def _with_answer(load: Load, told: Mapping[str, int], half: Mapping[str, int]) -> Load:
+    """Return the load with what it takes more, or less, than was added up.
+
+    Images are added up of the largest that the engine takes, and the program tells of those for which it makes room at
+    its start: whichever is more.
+    """
+    seeing = load.encoder + load.image_buffer
+    more = told["model"] + told.get("draft", 0) - (needed_bytes(load) - seeing)
+    each = -((sum(half.values()) - sum(told.values())) // (load.context - load.context // 2)) if half else 0
+    return replace(load, told=more + max(told.get("projector", 0) - seeing, 0), told_each=max(each, 0))
+
+
+def kept_program(name: str) -> Path | None:
+    """Return the program of that name; None where no build on this machine has left it."""
+    file = _folder() / name
+    return file if file.is_file() else None
+
+
+def keep_program(artifact: Artifact, copy: Path) -> None:
+    """Take the program that can be asked out of an artifact's copy, where the artifact has one that is not here yet.
+
+    A copy without it (of another source, or of a version before) leaves none: then nobody can be asked.
+    """
+    options = {name.removeprefix(f"{artifact.role}_"): value for name, value in artifact.variables.items()}
+    path, name = knowledge_of(artifact.role).asked_program(options)
+    if not path or kept_program(name):
+        return
+    command = ["tar", "--extract", "--to-stdout", "--wildcards", f"--file={copy}", f"*/{path}"]
+    try:
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TAR_S, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):  # no tar: nobody is asked
+        return
+    if ran.returncode != 0 or not ran.stdout:
+        return
+    _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = _folder() / f".{name}.{os.getpid()}"
+    partial.write_bytes(ran.stdout)
+    partial.chmod(0o700)
+    partial.replace(_folder() / name)
+
+
+def _folder() -> Path:
+    return paths.cache() / "programs"

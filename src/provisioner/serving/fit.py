@@ -17,8 +17,7 @@ from provisioner.loads.measured import corrected, measured, remember
 from provisioner.models.folders import weight_names
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
-from provisioner.serving.engine_memory import asked
-from provisioner.serving.programs import kept_program
+from provisioner.serving.engine_memory import asked, kept_program
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event

@@ -15,7 +15,7 @@ from provisioner.loads.candidates import Candidate, Measured
 from provisioner.measuring import engine, llm
 from provisioner.measuring.history import DamagedResultError, Result, files_of, results_in
 from provisioner.models.hashes import sha256_of
-from provisioner.models.hub.folder import find_folder
+from provisioner.models.hub import find_folder
 from provisioner.models.sources import ModelPart, hub_revision
 from provisioner.suggest.suggest import asked_hub
 from provisioner.values.errors import InputError

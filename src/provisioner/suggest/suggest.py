@@ -51,8 +51,9 @@ from provisioner.models.hub import (
     hub_of_environment,
     label_of,
     part_of,
+    revisions_of,
+    there,
 )
-from provisioner.models.hub.folder import revisions_of, there
 from provisioner.models.remote_head import NoHeadError, read_remote_head
 from provisioner.models.sources import (
     ModelPart,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.cli import bench_load
+from provisioner.cli import bench_llm
 from provisioner.measuring import load
 from provisioner.measuring.history import result_in
 from provisioner.values.errors import PreflightError
@@ -117,7 +117,7 @@ def test_a_prompt_of_that_length_is_asked_once_before(world: World, cloud: Stand
 def test_fast_answers_beside_failed_ones_are_no_pass(
     world: World, cloud: StandIn, tool: Tool, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr(bench_load, "check_accepted", lambda *_: None)
+    monkeypatch.setattr(bench_llm, "check_accepted", lambda *_: None)
     tool.some_fail = True
     assert world.command(*bench(cloud, word)).ended(3) == world.snapshot
     assert world.command(*bench(cloud)).code == 0, "it is told, and nobody is judged"
@@ -127,7 +127,7 @@ def test_fast_answers_beside_failed_ones_are_no_pass(
 def test_few_answers_judge_nothing(
     world: World, cloud: StandIn, tool: Tool, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr(bench_load, "check_accepted", lambda *_: None)
+    monkeypatch.setattr(bench_llm, "check_accepted", lambda *_: None)
     tool.few = True
     assert world.command(*bench(cloud, word)).ended(4) == world.snapshot
 
@@ -143,7 +143,7 @@ def test_a_report_of_other_clients_is_none(world: World, cloud: StandIn, tool: T
 def test_nothing_is_fetched_or_asked_without_a_yes(
     world: World, cloud: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_load, "is_made", lambda _tool: False)
+    monkeypatch.setattr(bench_llm, "is_made", lambda _tool: False)
     monkeypatch.setattr(load, "python_of", raising(PreflightError("fetched without a question")))
     assert world.command(*[word for word in bench(cloud) if word != "--yes"]).ended(4) == world.snapshot
     assert cloud.asked == []

@@ -13,7 +13,7 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.loads.terms import MIB
 from provisioner.reconcile import artifacts
-from provisioner.services.llama_cpp.memory_program import program_of
+from provisioner.services.llama_cpp.loads import program_of
 from provisioner.serving import engine_memory
 from provisioner.values import paths
 from provisioner.values.state import Artifact

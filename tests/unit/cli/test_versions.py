@@ -10,7 +10,7 @@ import pytest
 
 from provisioner import __version__
 from provisioner.cli.app import run
-from provisioner.labfile.version import SCHEMA_VERSION
+from provisioner.labfile import SCHEMA_VERSION
 
 
 def test_it_says_its_version_and_those_of_ansible_core_python_and_the_schema(

@@ -12,8 +12,7 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
 from provisioner.lab.rules import model_option_problems
-from provisioner.labfile.parsing import parse_spec
-from provisioner.labfile.remainder import Remainder, remainder
+from provisioner.labfile.parsing import Remainder, parse_spec, remainder
 from provisioner.values.declared import Secret
 from tests.case_files import read_case
 

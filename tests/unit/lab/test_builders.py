@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.lab import desired_fleet
-from provisioner.lab.builders import dhcp_doubts
+from provisioner.lab.artifacts import dhcp_doubts
 from provisioner.lab.opening import Lab, find_files, open_lab
 from provisioner.values.errors import InputError
 

@@ -9,10 +9,10 @@ import pytest
 from provisioner.catalog import Upkeep, load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
+from provisioner.lab.cards import others_hold_s, place_in_share
 from provisioner.lab.fleet import managed_by
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.rules import card_problems
-from provisioner.lab.turns import others_hold_s, place_in_share
 from provisioner.lab.written import host_variables
 from provisioner.reconcile.addresses import Addresses, users_of_addresses
 from provisioner.values.address import Address

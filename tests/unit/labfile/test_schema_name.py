@@ -11,9 +11,9 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.cli.app import run
+from provisioner.labfile import SCHEMA_ID, SCHEMA_VERSION
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.starter import STARTER, STARTER_OF_A_MODEL, write_schema
-from provisioner.labfile.version import SCHEMA_ID, SCHEMA_VERSION
 from tests import documented
 
 PUBLISHED = "https://json.schemastore.org/provision-homelab-1.json"

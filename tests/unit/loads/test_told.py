@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.loads.engines import EngineLoads, Question
 from provisioner.loads.terms import largest_context, total_of
-from provisioner.serving.told import OddAnswerError, read_answer, with_answers
+from provisioner.serving.engine_memory import OddAnswerError, read_answer, with_answers
 from provisioner.values.address import Address
 from tests.unit.loads.models import NINE
 

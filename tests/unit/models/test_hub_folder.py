@@ -12,8 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from provisioner.models import folders
-from provisioner.models.hub import Hub, HubError, HubFile, UnreachableHubError
-from provisioner.models.hub.folder import find_folder
+from provisioner.models.hub import Hub, HubError, HubFile, UnreachableHubError, find_folder
 from provisioner.models.sources import ModelPart
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, Page, Seen, serving
@@ -119,7 +118,7 @@ def test_a_configuration_in_lfs_is_read_and_held_against_its_hash(standin: Stand
 
 
 def test_small_files_that_drip_have_one_end_together(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.models.hub.folder.WHOLE_DEADLINE_S", 0.0)
+    monkeypatch.setattr("provisioner.models.hub.WHOLE_DEADLINE_S", 0.0)
     assert "does not come within 0 seconds" in standin.refusal().message
 
 
@@ -162,7 +161,7 @@ def test_a_folder_that_is_refused_says_why(
     told: dict[str, dict[str, Any]],
     snapshot: SnapshotAssertion,
 ) -> None:
-    monkeypatch.setattr("provisioner.models.hub.folder.SMALL_BYTES", SMALL_SIZE)
+    monkeypatch.setattr("provisioner.models.hub.SMALL_BYTES", SMALL_SIZE)
     merged = {**standin.files, **files}
     standin.files = {name: content for name, content in merged.items() if content is not None}
     standin.told = told

@@ -15,8 +15,8 @@ from provisioner.hosts.fake import FakeProvider, Volume
 from provisioner.hosts.fake.volumes import Volumes
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
-from provisioner.services.llama_cpp.memory_program import program_of
-from provisioner.serving.programs import keep_program, kept_program
+from provisioner.services.llama_cpp.loads import program_of
+from provisioner.serving.engine_memory import keep_program, kept_program
 from provisioner.values.errors import PlaybookError, ProviderError
 from provisioner.values.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact, Execution, Instance, Secret, Status

@@ -10,8 +10,7 @@ from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, ResolvedLab, desired_fleet, problems, resolve
 from provisioner.lab.rules import card_problems
-from provisioner.lab.served import Served
-from provisioner.lab.speech import speakers_for
+from provisioner.lab.served import Served, speakers_for
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
 from provisioner.page.clients import Gateway, Speech, SpeechEndpoint, client_text, entrance_of, speech_endpoint_of

@@ -23,7 +23,7 @@ from provisioner.hosts.proxmox.preconditions import (
 )
 from provisioner.hosts.proxmox.rights import NEW, OLDEST_WITH_DEVICES, Place, Right, TagAccess
 from provisioner.hosts.proxmox.translate import DEFAULT_DISK
-from provisioner.lab.builders import BUILD_HINT, dhcp_doubts
+from provisioner.lab.artifacts import BUILD_HINT, dhcp_doubts
 from provisioner.values.declared import REACHES
 from provisioner.values.errors import PreflightError
 from provisioner.values.host_facts import UNKNOWN, Capacity, Disk, Pool

@@ -218,8 +218,7 @@ def _hub_file(model: Model, pin: Pin) -> ModelFile:
 
 def _asked(hub: Hub, model: Model) -> Pin:
     from provisioner.labfile.pins import Pin
-    from provisioner.models.hub import find_file
-    from provisioner.models.hub.folder import find_folder
+    from provisioner.models.hub import find_file, find_folder
 
     source = model.source
     seen = find_folder(hub, *hub_revision(source)) if is_folder(source) else find_file(hub, *hub_place(source))

@@ -185,8 +185,8 @@ def fetch_pulled(wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Pulled], list[s
 
 def _pulled(wanted: Wanted) -> tuple[Pulled, str]:
     """What the model is, and what is to be said of the answer."""
-    from provisioner.models.registry.answers import read_pulled
-    from provisioner.models.registry.names import model_name
+    from provisioner.models.pulled import model_name
+    from provisioner.models.registry import read_pulled
     from provisioner.models.remote_head import NoHeadError
 
     known, is_fresh = _cached_answer(wanted)

@@ -105,7 +105,7 @@ class Knowledge(base.Knowledge):
 
     def asked_program(self, options: Mapping[str, Any]) -> tuple[str, str]:
         """``llama-memory``; one for all builds of a source."""
-        from provisioner.services.llama_cpp.memory_program import PROGRAM, program_of
+        from provisioner.services.llama_cpp.loads import PROGRAM, program_of
 
         return PROGRAM, program_of(str(options.get("source")), str(options.get("source_sha256")))
 

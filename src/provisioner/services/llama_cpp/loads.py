@@ -1,30 +1,48 @@
-"""A llama.cpp server as loads on a card: its models' shapes, and the options that decide what they need. Pure."""
+"""A llama.cpp server as loads on a card, by its models' shapes and its options. Pure.
+
+What it takes of a card is asked of llama.cpp itself, too: of ``llama-memory`` of the role's build.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from provisioner.loads.engines import SMALL_CARD, EngineLoads, Question
 from provisioner.loads.layers import Placing
 from provisioner.loads.terms import MIB, Load, image_buffer, total_of
-from provisioner.loads.weighing import loaded_tensors, uncounted, unknown_of, weighed, words_of
+from provisioner.loads.weighing import (
+    ARGUMENT,
+    OF_AN_ARGUMENT,
+    loaded_tensors,
+    uncounted,
+    unknown_of,
+    weighed,
+    words_of,
+)
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.gateway_routes import CHAT
 from provisioner.services.llama_cpp.builds import VULKAN
-from provisioner.services.llama_cpp.memory_program import (
-    MISTOLD,
-    UNSEEN,
-    counting_variables,
-    counting_words,
-    device_of,
-    program_of,
-    words_of_options,
-)
 from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
 
+PROGRAM = "bin/llama-memory-1"
+"""Its place in what the role builds (``files/less_optimised.cmake``); another number where it answers otherwise."""
+DEVICES = {"cuda": "CUDA0", "vulkan": "Vulkan0"}
+"""The role's names of the one card of a container (``vars/main.yml``; a test holds both equal)."""
+_UNSEEN = frozenset(
+    {
+        *("--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled"),
+        *("--image-min-tokens", "--image-max-tokens"),
+        *("--context-shift", "--cache-reuse"),
+    }
+)
+"""Arguments of which the program says nothing: files that are loaded beside the model, images that are larger than the
+one for which it makes room at its start, and caches that are moved, of which a layer's keys are unpacked for that."""
+MISTOLD = frozenset({"minimax-01"})
+"""Architectures that reserve less in the program than in the server, where it has several requests at a time."""
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
 IMAGES_UNKNOWN = 500 * MIB
@@ -103,15 +121,15 @@ class _Server:
     def question(self, loads: list[Load], all_loads: list[Load]) -> Question | None:
         """Return how its own program is asked; what is left open then are variables of others, and further models."""
         options = self.options
-        device = device_of(str(options.get("backend")), str(options.get("device") or ""))
-        counting = list(counting_words(self._words, COST_NOTHING))
-        variables = counting_variables(self._variables, COST_NOTHING)
+        device = _device_of(str(options.get("backend")), str(options.get("device") or ""))
+        counting = list(_counting_words(self._words, COST_NOTHING))
+        variables = _counting_variables(self._variables, COST_NOTHING)
         is_mistold = any(one.architecture in MISTOLD for one in self.service.headers.values())
         if not device or self._names_files or is_mistold:
             return None
         files = {} if not self._projector else {"--mmproj": self._projector}
         left = [reason for load in all_loads if load not in loads for reason in unknown_of(load)]
-        left += uncounted([word for word in self._words if word.replace("_", "-") in UNSEEN], (), ())
+        left += uncounted([word for word in self._words if word.replace("_", "-") in _UNSEEN], (), ())
         left += uncounted((), [name for name in self._variables if name not in variables], COST_NOTHING)
         return Question(
             program_of(str(options.get("source")), str(options.get("source_sha256"))),
@@ -128,7 +146,7 @@ class _Server:
         return (
             *(device, "--device", device, "--ctx-size", str(context)),
             *("--cache-type-k", load.keys, "--cache-type-v", load.values),
-            *words_of_options(options, batch=batch, ubatch=load.ubatch),
+            *_words_of_options(options, batch=batch, ubatch=load.ubatch),
             *counting,
         )
 
@@ -140,8 +158,8 @@ class _Server:
     @property
     def _names_files(self) -> bool:
         """Whether free words name a file or a repository: it is of the container, or of nobody yet."""
-        counting = counting_words(self._words, COST_NOTHING)
-        variables = counting_variables(self._variables, COST_NOTHING)
+        counting = _counting_words(self._words, COST_NOTHING)
+        variables = _counting_variables(self._variables, COST_NOTHING)
         return any("/" in word for word in (*counting, *variables.values()))
 
     @property
@@ -241,3 +259,54 @@ def _count(layers: Any) -> int | None:
     """A number of layers; None for a word."""
     is_number = isinstance(layers, int) and not isinstance(layers, bool)
     return layers if is_number else None
+
+
+def program_of(source: str, sha256: str) -> str:
+    """Return the name under which the program of a source is kept: all builds of one source answer the same."""
+    return f"{PROGRAM.rpartition('/')[2]}-{hashlib.sha256(f'{source} {sha256}'.encode()).hexdigest()[:16]}"
+
+
+def _device_of(backend: str, device: str) -> str:
+    """Return the card that the program stands in for; empty where there are several, or none."""
+    name = device or DEVICES.get(backend, DEVICES["cuda"])
+    return "" if "," in name else name
+
+
+def _counting_words(words: Iterable[str], free: Collection[str]) -> Iterator[str]:
+    """Yield the words of a command line without those arguments, and their values, that take nothing (``free``).
+
+    Others may name files of the container, which are not on this machine.
+    """
+    counts = True
+    for word in words:
+        if ARGUMENT.match(word):
+            counts = word.replace("_", "-") not in free
+        if counts:
+            yield word
+
+
+def _counting_variables(variables: Mapping[str, Any], free: Collection[str]) -> dict[str, str]:
+    """Return the variables that stand for arguments which may take something."""
+    told = [name for name in variables if name.startswith(OF_AN_ARGUMENT)]
+    return {name: str(variables[name]) for name in told if any(uncounted((), [name], free))}
+
+
+def _words_of_options(options: Mapping[str, Any], *, batch: int, ubatch: int) -> Iterator[str]:
+    """Yield the words by which the role has the server take more or less (``__llama_cpp_arguments``)."""
+    yield from (
+        "--parallel",
+        str(options.get("parallel") or 1),
+        "--batch-size",
+        str(batch),
+        "--ubatch-size",
+        str(ubatch),
+    )
+    yield from ("--flash-attn", str(options.get("flash_attention") or "auto"))
+    yield "--kv-offload" if options.get("kv_offload", True) else "--no-kv-offload"
+    layers = options.get("gpu_layers")
+    yield from ("--gpu-layers", "all" if layers in (None, "auto") else str(layers))
+    for option, word in (("embedding", "--embedding"), ("rerank", "--reranking"), ("cpu_moe", "--cpu-moe")):
+        if options.get(option):
+            yield word
+    if options.get("n_cpu_moe"):
+        yield from ("--n-cpu-moe", str(options["n_cpu_moe"]))

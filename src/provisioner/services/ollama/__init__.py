@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.models.header import Header
-from provisioner.models.registry.names import model_name
+from provisioner.models.pulled import model_name
 from provisioner.services import base
 from provisioner.services.base import Limits, Metrics, Processor, ResolvedService
 from provisioner.values.declared import Problem

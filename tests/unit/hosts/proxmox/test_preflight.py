@@ -14,7 +14,7 @@ from provisioner.hosts.proxmox.access import Access
 from provisioner.hosts.proxmox.api import Client
 from provisioner.hosts.proxmox.health import examine
 from provisioner.hosts.proxmox.preflight import review_plan
-from provisioner.lab.builders import BUILD_HINT
+from provisioner.lab.artifacts import BUILD_HINT
 from provisioner.report.messages import error_text
 from provisioner.values.errors import PreflightError
 from provisioner.values.facts import of_kind

@@ -11,8 +11,7 @@ from jinja2.nativetypes import NativeEnvironment
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.terms import MIB
 from provisioner.models.header import Header
-from provisioner.services.llama_cpp.loads import BATCH, SMALL_BATCH, SMALL_UBATCH, UBATCH, loads_of
-from provisioner.services.llama_cpp.memory_program import DEVICES
+from provisioner.services.llama_cpp.loads import BATCH, DEVICES, SMALL_BATCH, SMALL_UBATCH, UBATCH, loads_of
 from provisioner.values import paths
 from provisioner.values.address import Address
 from tests.unit.services.llama_cpp.servers import resolved, service_with, spec_with

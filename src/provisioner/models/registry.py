@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from provisioner.models.gguf import read_head
 from provisioner.models.header import GgufError, Header
 from provisioner.models.hub import HubError, Redirects
-from provisioner.models.pulled import Pulled
-from provisioner.models.registry.names import MEDIA_TYPE, Layer, Manifest, ManifestError, ModelName, read_manifest
+from provisioner.models.pulled import MEDIA_TYPE, Layer, Manifest, ManifestError, ModelName, Pulled, read_manifest
 from provisioner.models.remote_head import LIMIT, TIMEOUT_S, NoHeadError
 from provisioner.values.limits import within
 from provisioner.values.plain_data import Foreign, json_value

@@ -1,23 +1,27 @@
 """The hub of models: which files are meant, and what they hash to. Asks Hugging Face's API, or one like it.
 
 One request tells all: ``GET /api/models/ORG/REPO/revision/main?blobs=true`` gives the commit (``sha``) and of each file
-(``siblings``) its name (``rfilename``), ``size`` and, as what is large lies in LFS, ``lfs.sha256`` of its content.
+(``siblings``) its name (``rfilename``), ``size`` and, as what is large lies in LFS, ``lfs.sha256`` of its content. Of
+what is small it only tells git's id (``blobId``, the sha1 of "blob SIZE", a zero byte and the content): where a whole
+folder is meant, that is downloaded, held against the id, and hashed here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import os
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from provisioner.models.folders import ModelSourceError
+from provisioner.models.folders import SMALL_BYTES, FolderError, ModelSourceError, is_read_whole, method_in, selected
 from provisioner.models.sources import (
     TOKEN_NAMES,
     ModelPart,
@@ -32,12 +36,15 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Secret
 
+WHOLE_DEADLINE_S = 600.0
+"""For all small files of a folder together."""
+MOST_OF_A_NAME = 100
 ENDPOINT = "https://huggingface.co"
 REVISION = "main"
 TIMEOUT_S = 30.0
 DEADLINE_S = 60.0
 """For all of an answer and not for each piece of it; a file has more of it, by its size."""
-SLOWEST = 200_000
+_SLOWEST = 200_000
 """Bytes a second that a file comes with at least."""
 MAX_BYTES = 50_000_000
 LARGEST_FILE = 1 << 50
@@ -175,21 +182,21 @@ def files_of(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, M
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise HubError(f"the hub does not say which commit of {repository} it shows", "Use https: with a sha256.")
     entries: dict[str, Mapping[str, Any]] = {}
-    for entry in mappings_in(page.get("siblings")):
+    for entry in _mappings_in(page.get("siblings")):
         name = entry.get("rfilename")
         if isinstance(name, str) and is_inside(name):
             entries[name] = entry
     return commit, entries
 
 
-def mappings_in(value: Any) -> list[Mapping[str, Any]]:
+def _mappings_in(value: Any) -> list[Mapping[str, Any]]:
     """The mappings of a list that the hub gave; nothing of what is no list."""
     if not isinstance(value, list):
         return []
     return [entry for entry in value if isinstance(entry, Mapping)]
 
 
-def size_in(value: Any) -> int | None:
+def _size_in(value: Any) -> int | None:
     """A number of bytes that the hub gave; None for what is no such number."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -201,7 +208,7 @@ def part_of(name: str, entry: Mapping[str, Any], repository: str) -> ModelPart:
     lfs = entry.get("lfs")
     content = lfs if isinstance(lfs, Mapping) else {}
     sha256 = content.get("sha256")
-    size = size_in(content.get("size", entry.get("size")))
+    size = _size_in(content.get("size", entry.get("size")))
     if size is None or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise HubError(f"the hub does not say what {name} of {repository} hashes to", "Use https: with a sha256.")
     return ModelPart(name, sha256, size)
@@ -344,3 +351,78 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
 def _is_here(proxy: str) -> bool:
     address = proxy if "://" in proxy else f"//{proxy}"
     return urlsplit(address).hostname in LOOPBACK
+
+
+def find_folder(hub: Hub, repository: str, revision: str) -> HubFile:
+    """The model's files as they are now, config.json first; raises ``HubError``, with what is there instead."""
+    try:
+        commit, entries = files_of(hub, repository, revision)
+    except MissingRevisionError as error:
+        raise HubError(f"{repository} has no revision {revision}", there(hub, repository)) from error
+    reading = _Reading(hub, repository, commit)
+    names_at_top = [name for name in entries if "/" not in name]
+    try:
+        names = selected(names_at_top)
+        first, *rest = [reading.part(name, entries[name]) for name in names]
+        method = method_in(reading.contents, names)
+    except FolderError as error:
+        what = f"{repository} at {revision} is no model that is a folder: {error.message}"
+        raise HubError(what, error.hint) from error
+    return HubFile(commit, first.file, first.sha256, first.size or 0, tuple(rest), method)
+
+
+@dataclass
+class _Reading:
+    """One commit of a repository; ``contents`` are those of the files that tell whether it is a whole model."""
+
+    hub: Hub
+    repository: str
+    commit: str
+    contents: dict[str, bytes] = field(default_factory=dict)
+    end: float = field(default_factory=lambda: time.monotonic() + WHOLE_DEADLINE_S)
+
+    def part(self, name: str, entry: Mapping[str, Any]) -> ModelPart:
+        """The file with its sha256, downloaded where only that tells it."""
+        announced = part_of(name, entry, self.repository) if entry.get("lfs") else None
+        is_needed_whole = is_read_whole(name)
+        if announced and not is_needed_whole:
+            return announced
+        size = announced.size if announced else entry.get("size")
+        content = self._content(name, size)
+        downloaded = ModelPart(name, hashlib.sha256(content).hexdigest(), len(content))
+        is_same = downloaded == announced if announced else _blob_id(content) == entry.get("blobId")
+        if not is_same:
+            hint = "Try again later; a proxy on the way may answer in the hub's place."
+            raise HubError(f"what came as {name} of {self.repository} is not what the hub says it is", hint)
+        if is_needed_whole:
+            self.contents[name] = content
+        return downloaded
+
+    def _content(self, name: str, size: Any) -> bytes:
+        known = _size_in(size)
+        if known is None or known > SMALL_BYTES:
+            what = "a size that the hub does not tell" if known is None else f"{known} bytes"
+            raise HubError(f"{name} of {self.repository} has {what}, and {SMALL_BYTES // 10**6} MB are the most")
+        url = self.hub.address(self.repository, self.commit, name)
+        deadline_s = min(DEADLINE_S + known / _SLOWEST, self.end - time.monotonic())
+        return asked(self.hub, url, self.repository, SMALL_BYTES + 1, max(deadline_s, 0.0))
+
+
+def _blob_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def revisions_of(hub: Hub, repository: str) -> list[str]:
+    """The names of the branches and tags that are there; raises ``HubError``."""
+    page = page_of(hub, repository, "refs")
+    refs = [*_mappings_in(page.get("branches")), *_mappings_in(page.get("tags"))]
+    return [str(ref.get("name"))[:MOST_OF_A_NAME] for ref in refs]
+
+
+def there(hub: Hub, repository: str) -> str:
+    """The branches and tags that are there, in words; nothing where the hub does not tell them."""
+    try:
+        names = revisions_of(hub, repository)
+    except HubError:
+        return ""
+    return f"there: {listed(names)}" if names else ""
