@@ -28,8 +28,7 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
     What is noted there stays; to have something found anew, remove its lines.
     """
     from provisioner.lab.opening import find_files, keep_pins
-    from provisioner.lab.opening.stack_pins import find_stacks
-    from provisioner.lab.stacks import stack_uses
+    from provisioner.lab.stacks import find_stacks, stack_uses
     from provisioner.wheels.known import stacks_of
     from provisioner.wheels.locking import LockRequest, locked
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.lab import ModelFile
     from provisioner.lab.opening import Lab
-    from provisioner.loads.candidates import Occupied, Way
-    from provisioner.loads.suggestions import Left
+    from provisioner.loads.suggestions import Left, Occupied, Way
     from provisioner.suggest.text import Asked
 
 
@@ -106,8 +105,7 @@ def suggestions(
     """
     from provisioner.gpus.bandwidth import memory_speed
     from provisioner.lab.opening import find_files, look_at_models
-    from provisioner.loads.candidates import with_taken
-    from provisioner.loads.suggestions import suggested
+    from provisioner.loads.suggestions import suggested, with_taken
     from provisioner.suggest.speeds import with_measured
     from provisioner.suggest.suggest import candidates_of, on_card, served_by, usable_bytes
     from provisioner.suggest.text import Asked

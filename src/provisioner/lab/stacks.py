@@ -1,11 +1,15 @@
-"""Which wheels the services of a file are installed with: a stack by its name, for the Python of an image. Pure."""
+"""The wheels that services of a file are installed with: a stack by its name, for the Python of an image.
+
+They are found once by ``provision lock``, and taken from its lock file ever after.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
@@ -13,14 +17,16 @@ from packaging.version import Version
 from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import distribution_of
 from provisioner.lab.resolved import STACK, ResolvedLab
+from provisioner.labfile.pins import read_stacks, write_stacks
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
+from provisioner.values.errors import PreflightError
 from provisioner.wheels.builds import IMAGES, Machine, takes
 from provisioner.wheels.known import Stack
 from provisioner.wheels.locking import Locked
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """A stack's name, and the distribution whose Python it is installed for."""
 
 
@@ -50,7 +56,7 @@ class Use:
         return self.address.container
 
     @property
-    def key(self) -> Key:
+    def key(self) -> _Key:
         """Under which its wheels are kept."""
         return self.stack, self.distribution
 
@@ -63,6 +69,9 @@ class Use:
     def place(self) -> tuple[str, Machine]:
         """The Python of its image, and the machine that it is on; ``KeyError`` where nobody knows."""
         return IMAGES[self.distribution]
+
+
+Find = Callable[[Use, Stack], tuple[Locked, ...]]
 
 
 def stack_uses(lab: ResolvedLab) -> tuple[Use, ...]:
@@ -124,7 +133,7 @@ def wanted(use: Use, stack: Stack) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def unlocked(uses: Iterable[Use], known: Mapping[str, Stack], pinned: Mapping[Key, Pinned]) -> dict[Key, Use]:
+def _unlocked(uses: Iterable[Use], known: Mapping[str, Stack], pinned: Mapping[_Key, Pinned]) -> dict[_Key, Use]:
     """The stacks whose wheels have not been found, or were found for something else; each with one that uses it."""
     return {
         use.key: use for use in uses if use.key not in pinned or pinned[use.key].wants != wanted(use, known[use.stack])
@@ -132,7 +141,7 @@ def unlocked(uses: Iterable[Use], known: Mapping[str, Stack], pinned: Mapping[Ke
 
 
 def wheel_options(
-    lab: ResolvedLab, known: Mapping[str, Stack], pinned: Mapping[Key, Pinned]
+    lab: ResolvedLab, known: Mapping[str, Stack], pinned: Mapping[_Key, Pinned]
 ) -> dict[Address, dict[str, Any]]:
     """The options that follow from the wheels of each service's stack."""
     found: dict[Address, dict[str, Any]] = {}
@@ -158,3 +167,43 @@ def _without_wheels(use: Use, stack: Stack) -> Iterator[Problem]:
             what = f"{name} of stack {use.stack} has no wheel for Python {python} of {use.distribution}"
             yield Problem(use.path, what, hint)
             return
+
+
+def pinned_wheels(lab: ResolvedLab, lock: Path, known: Mapping[str, Stack]) -> dict[Address, dict[str, Any]]:
+    """The options that follow from the stacks' wheels; ``PreflightError`` where wheels have to be found first."""
+    pinned, uses = _pinned(lock), stack_uses(lab)
+    missing = _unlocked(uses, known, pinned)
+    if missing:
+        named = [f"{use.stack} for {use.distribution}" for use in missing.values()]
+        raise PreflightError(
+            f"Unable to install {' and '.join(named)}: {lock.name} does not say with which wheels",
+            resolution="Run: provision lock",
+        )
+    return wheel_options(lab, known, pinned)
+
+
+def find_stacks(uses: Sequence[Use], known: Mapping[str, Stack], lock: Path, find: Find) -> dict[_Key, Pinned]:
+    """Have ``find`` find the wheels of each stack that has none, note them, and give what was found.
+
+    What no service uses leaves the lock file. Raises what ``find`` raises; what was found before that is noted.
+    """
+    pinned = _pinned(lock)
+    kept = {use.key: pinned[use.key] for use in uses if use.key in pinned}
+    found: dict[_Key, Pinned] = {}
+    for key, use in _unlocked(uses, known, pinned).items():
+        found[key] = Pinned(wanted(use, known[use.stack]), find(use, known[use.stack]))
+        write_stacks(lock, {key: _entry(one) for key, one in {**kept, **found}.items()})
+    if not found and kept != pinned:
+        write_stacks(lock, {key: _entry(one) for key, one in kept.items()})
+    return found
+
+
+def _pinned(lock: Path) -> dict[_Key, Pinned]:
+    return {
+        key: Pinned(entry["wants"], tuple(Locked(**one) for one in entry["packages"]))
+        for key, entry in read_stacks(lock).items()
+    }
+
+
+def _entry(pinned: Pinned) -> dict[str, object]:
+    return {"wants": pinned.wants, "packages": [asdict(one) for one in pinned.packages]}

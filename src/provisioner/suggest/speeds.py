@@ -11,7 +11,7 @@ from provisioner.gpus.bandwidth import is_same_card
 from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import manifest_digest
 from provisioner.lab.opening import Lab
-from provisioner.loads.candidates import Candidate, Measured
+from provisioner.loads.suggestions import Candidate, Measured
 from provisioner.measuring import engine, llm
 from provisioner.measuring.history import DamagedResultError, Result, files_of, results_in
 from provisioner.models.hashes import sha256_of

@@ -20,11 +20,10 @@ from provisioner.lab.opening.model_files import folder_problem
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
 from provisioner.loads.budgets import Budget, usable_of
-from provisioner.loads.candidates import Candidate, Choice, Occupied, Served, Server
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent
 from provisioner.loads.layers import Shape
-from provisioner.loads.suggestions import room_of
+from provisioner.loads.suggestions import Candidate, Choice, Occupied, Served, Server, room_of
 from provisioner.loads.terms import MIB, Load, image_buffer
 from provisioner.loads.weighing import loaded_tensors, weighed
 from provisioner.models.folders import (

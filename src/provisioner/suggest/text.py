@@ -11,8 +11,17 @@ from typing import Any
 
 from provisioner.gpus.bandwidth import GB, MemorySpeed
 from provisioner.loads.advice import mib
-from provisioner.loads.candidates import Candidate, Measured, Occupied, Server, Taken, Way
-from provisioner.loads.suggestions import Left, bound_per_s, measured_of
+from provisioner.loads.suggestions import (
+    Candidate,
+    Left,
+    Measured,
+    Occupied,
+    Server,
+    Taken,
+    Way,
+    bound_per_s,
+    measured_of,
+)
 from provisioner.loads.terms import MIB
 from provisioner.report.style import PLAIN, Style, safe_line, table
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.loads.candidates import Candidate, Measured
 from provisioner.loads.layers import Placing, shape_of
 from provisioner.loads.suggestions import (
     SLOW_PER_S,
     USES,
+    Candidate,
+    Measured,
     Use,
     bound_per_s,
     measured_of,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from provisioner.loads.candidates import Measured
+from provisioner.loads.suggestions import Measured
 from provisioner.measuring.history import Result, Series, Setting, Trial
 from provisioner.suggest.speeds import writing_speeds
 

@@ -261,7 +261,7 @@ def with_wheels(lab: Lab, resolved: ResolvedLab, hosts: Mapping[str, HostState])
     lab.check_stacks(hosts)
     if not lab.stacks:
         return resolved
-    from provisioner.lab.opening.stack_pins import pinned_wheels  # nothing that a lab without stacks needs
+    from provisioner.lab.stacks import pinned_wheels  # nothing that a lab without stacks needs
 
     wheels = pinned_wheels(resolved, lab.lock_file, lab.stacks)
     return resolved.with_known(replace(resolved.known, wheels=wheels))
