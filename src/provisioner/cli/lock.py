@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from provisioner.wheels.known import Stack
     from provisioner.wheels.locking import Locked
 
+NOTHING = {
+    True: "Nothing to find: {} names the wheels of each stack that a service uses.",
+    False: "Nothing to find: no service uses a model from `hf:` or a stack of wheels.",
+}
+"""Words for a file of which nothing new was found, by whether its services use stacks."""
+
 
 @click.command()
 @verb
@@ -23,9 +29,10 @@ if TYPE_CHECKING:
 @option("--from", "source", default="", metavar="DIR|INDEX", help="Where all wheels are, instead of their own places.")
 @option("--accept-unverified", is_flag=True, help="Download files without a known hash once, and freeze what comes.")
 def lock(session: Session, words: Words, *, source: str, accept_unverified: bool) -> int:
-    """Find which files the models and which wheels the stacks of the file are, and note them in its lock file.
+    """Find the files of models from `hf:` and the wheels of stacks that services use, and note them in the lock file.
 
-    What is noted there stays; to have something found anew, remove its lines.
+    What is noted there stays; to have something found anew, remove its lines. Containers' images, builds of programs,
+    and models that services fetch by themselves are noted nowhere.
     """
     from provisioner.lab.opening import find_files, keep_pins
     from provisioner.lab.stacks import find_stacks, stack_uses
@@ -40,11 +47,12 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
         session.console.emit(Diagnostic("note", f"Looking for the wheels of {use.stack} for {use.distribution}"))
         return locked(stack, LockRequest(*use.place, use.requirements, source, accept_unverified))
 
-    found = find_stacks(stack_uses(lab.resolved), stacks_of(lab.loaded.path), lab.lock_file, find)
+    uses = stack_uses(lab.resolved)
+    found = find_stacks(uses, stacks_of(lab.loaded.path), lab.lock_file, find)
     lines = [f"{name} for {place}: {len(one.packages)} wheels" for (name, place), one in found.items()]
     lines += [f"model {name}: {pin.file}" for name, pin in pins.items()]
     session.console.result(
-        "\n".join(lines) or f"Nothing to find: {lab.lock_file.name} says it all.",
+        "\n".join(lines) or NOTHING[bool(uses)].format(lab.lock_file.name),
         stacks=[
             {"stack": name, "distribution": place, "packages": one.packages} for (name, place), one in found.items()
         ],

@@ -84,7 +84,7 @@ def test_what_is_locked_stays_until_something_else_is_wanted(world: World, writt
     before = written.with_suffix(".lock").read_text()
     write_wheel(wheels, "sympy-3.0.0-py3-none-any.whl")
     again = world.command("lock", str(written), "--from", str(wheels))
-    assert again.out.strip() == "Nothing to find: homelab.lock says it all."
+    assert again.out.strip() == "Nothing to find: homelab.lock names the wheels of each stack that a service uses."
     assert written.with_suffix(".lock").read_text() == before
     page = yaml.safe_load((written.parent / "stacks/mine.yml").read_text())
     (written.parent / "stacks/mine.yml").write_text(yaml.safe_dump({**page, "without": ["sympy"]}))
@@ -92,6 +92,13 @@ def test_what_is_locked_stays_until_something_else_is_wanted(world: World, writt
     (result,) = world.command("lock", "--json", str(written), "--from", str(wheels)).of("result")
     assert [one["stack"] for one in result["stacks"]] == ["mine"]
     assert "sympy" not in {one["name"] for one in result["stacks"][0]["packages"]}
+
+
+def test_without_anything_to_note_no_lock_file_is_named_or_made(world: World, written: Path) -> None:
+    written.write_text("name: homelab\ncontainers: { empty: {} }\n")
+    answer = world.command("lock", str(written))
+    assert answer.out.strip() == "Nothing to find: no service uses a model from `hf:` or a stack of wheels."
+    assert not written.with_suffix(".lock").exists()
 
 
 def test_what_nobody_uses_leaves_the_lock_file(world: World, written: Path, wheels: Path) -> None:
