@@ -92,7 +92,7 @@ def undeclared(changes: Iterable[Mapping[str, Any]], roles: Mapping[str, Declare
 def _declared_things(managed: Managed, kind: str) -> tuple[str, ...]:
     """The names of one kind; what a unit takes up without a new process is a path like others."""
     named: tuple[str, ...] = getattr(managed, kind)
-    return (*named, *managed.reloaded) if kind == "paths" else named
+    return (*named, *managed.reloaded, *managed.watched) if kind == "paths" else named
 
 
 def _plain(name: str) -> str:

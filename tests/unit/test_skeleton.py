@@ -37,9 +37,9 @@ EVERY_ROLE = (
 EVERY_SERVICE = ("meta/service.yml", "tasks/preflight.yml", "tasks/install.yml", "tasks/verify.yml")
 EVERY_RUNNING = ("meta/opens.yml", "tasks/configure.yml", "tasks/service.yml", "handlers/main.yml")
 ROUTER_LINES = 40
-FROM_BEFORE = ("reloaded", "helpers")
-"""What a service gets from the role before it. Of these a page may say ``reloaded``: what its own unit reloads."""
-MANAGED_KINDS = tuple(field.name for field in fields(Managed) if field.name not in FROM_BEFORE)
+OPTIONAL_KINDS = ("reloaded", "watched", "passwords")
+"""Left out where a role has none of these."""
+MANAGED_KINDS = tuple(field.name for field in fields(Managed) if field.name not in (*OPTIONAL_KINDS, "helpers"))
 WRITERS = {
     "provision_files",
     *(f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")),
@@ -276,8 +276,9 @@ def test_the_readme_has_the_table_of_options(role: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_role_manages_is_lists_of_names_or_a_reason(role: str) -> None:
     page = load(paths.roles() / role / "meta/managed.yml")
-    assert set(page) - {"reloaded"} in ({"stampable"}, set(MANAGED_KINDS), {*MANAGED_KINDS, "unknown"})
-    assert {kind: page[kind] for kind in (*MANAGED_KINDS, "reloaded") if not _are_things(page.get(kind, []))} == {}
+    assert set(page) - set(OPTIONAL_KINDS) in ({"stampable"}, set(MANAGED_KINDS), {*MANAGED_KINDS, "unknown"})
+    kinds = (*MANAGED_KINDS, *OPTIONAL_KINDS)
+    assert {kind: page[kind] for kind in kinds if not _are_things(page.get(kind, []))} == {}
     if "stampable" in page:
         assert len(str(page["stampable"]).split()) > 1, "why can it not be stamped?"
 

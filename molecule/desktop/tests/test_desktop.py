@@ -149,6 +149,19 @@ def test_the_whole_system_is_well_and_survives_as_it_is(host: Host) -> None:
     assert (home.user, home.is_directory) == ("penny", True)
 
 
+def test_what_was_changed_by_hand_is_put_back(host: Host) -> None:
+    look = "stat -c '%n %U %G %a' /etc/xrdp/*.ini; cat /etc/xrdp/*.ini"
+    before = host.check_output(look)
+    host.check_output(
+        "passwd -d penny; passwd -l ann; echo '; by hand' >> /etc/xrdp/xrdp.ini;"
+        " sed -i /xorg.conf/d /etc/xrdp/sesman.ini; chmod 0600 /etc/xrdp/xrdp_keyboard.ini"
+    )
+    assert playbook("converge.yml").endswith("rc=0")
+    assert host.check_output(look) == before
+    for name in ("penny", "ann"):
+        assert host.check_output(f"getent shadow {name}").split(":")[1].startswith("$")
+
+
 # Sessions that people have.
 
 

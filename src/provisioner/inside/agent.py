@@ -56,11 +56,18 @@ _FILE = ("type", "mode", "owner", "group", "content")
 FIELDS = {
     "paths": _FILE,
     "reloaded": _FILE,
+    "watched": _FILE,
     "users": ("id", "group", "home", "shell", "groups"),
     "units": _UNIT,
     "helpers": _UNIT,
 }
 """What the positions of an entry mean."""
+LEFT = {("users", "id"), ("users", "group"), *(("watched", field) for field in _FILE)}
+"""Fields, each of its kind, that no role puts back; nor does one remove a drop-in of somebody else."""
+STAYS = " (stays as it is)"
+OTHER = {"venvs": "holds other distributions", "passwords": "has another password"}
+"""Words for kinds of which only a digest is known."""
+SHADOW = "/etc/shadow"
 OLDER, READ = "older", "read"
 """Whether the process of a unit is older than the files of its role."""
 UNIT = (
@@ -172,7 +179,9 @@ def state_of(
     return {
         "paths": {path: _path(path, salt) for path in managed.get("paths", [])},
         "reloaded": {path: _path(path, salt) for path in managed.get("reloaded", [])},
+        "watched": {path: _path(path, salt) for path in managed.get("watched", [])},
         "users": {name: _user(name) for name in managed.get("users", [])},
+        "passwords": {name: _password(name, salt) for name in managed.get("passwords", [])},
         "venvs": {path: _distributions(path) for path in managed.get("venvs", [])},
         "packages": {name: packages.get(name) for name in managed.get("packages", [])},
         "units": {name: _unit(units.get(name), written) for name in managed.get("units", [])},
@@ -201,11 +210,16 @@ def _words(kind: str, was: Any, now: Any) -> str:
     if was is None or now is None:
         return "has appeared" if was is None else "is gone"
     if kind == "packages":
-        return f"is version {now}, was {was}"
-    if kind == "venvs":
-        return "holds other distributions"
+        return f"is version {now}, was {was}{STAYS}"
+    if kind in OTHER:
+        return OTHER[kind]
     pairs = [(field, *pair) for field, *pair in zip(FIELDS[kind], was, now, strict=True) if pair[0] != pair[1]]
-    return ", ".join(_change(was[0], *pair) for pair in pairs)
+    return ", ".join(_change(was[0], *pair) + STAYS * _is_left(kind, *pair) for pair in pairs)
+
+
+def _is_left(kind: str, field: str, was: str, now: str) -> bool:
+    """Return whether the kind's role leaves this field as it has become."""
+    return (kind, field) in LEFT or (field == "drop-ins" and not set(now.split()) <= set(was.split()))
 
 
 def _change(kind: Any, field: str, was: Any, now: Any) -> str:
@@ -254,6 +268,14 @@ def _user(name: str) -> list[Any] | None:
         return None
     groups = " ".join(map(str, sorted(os.getgrouplist(name, entry.pw_gid))))
     return [entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell, groups]
+
+
+def _password(name: str, salt: str) -> str | None:
+    """Return a digest of the hash of an account's password; None where there is no account."""
+    with open(SHADOW, encoding="utf-8", errors="replace") as file:
+        fields = (line.split(":") for line in file)
+        hashes = {account: hashed for account, hashed, *_ in fields}
+    return keyed_digest(salt, hashes[name].encode()) if name in hashes else None
 
 
 def _distributions(path: str) -> str | None:
@@ -473,7 +495,8 @@ def _unmended(stamp: dict[str, Any], units: dict[str, dict[str, str]], packages:
     before = read_stamp(stamp["role"], stamp["of"])
     if "problem" in before:
         return []
-    return differences(before["seen"], state_of(before["managed"], before["salt"], units, packages))
+    seen = {**before["seen"], "passwords": {}}  # a role that puts one back has it hashed with another salt
+    return differences(seen, state_of(before["managed"], before["salt"], units, packages))
 
 
 def _write(stamp: dict[str, Any]) -> None:

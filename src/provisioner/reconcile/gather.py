@@ -252,7 +252,14 @@ PROCESSOR = "processor_flags"
 """An option that nobody writes: what the host says that its processor can do."""
 MOST_NAMED = 20
 """A container may say that 100,000 things have changed."""
-_NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
+_NOUNS = {
+    "units": "unit",
+    "helpers": "unit",
+    "packages": "package",
+    "users": "user",
+    "passwords": "user",
+    "venvs": "virtual environment",
+}
 
 
 def reasons_to_run(instance: Instance, facts: Collection[ContainerFact]) -> dict[Address, tuple[str, ...]]:

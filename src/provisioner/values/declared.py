@@ -84,9 +84,13 @@ class Managed:
     """Files of what stands before it: written later than the process of a unit was started, they start it not anew."""
     helpers: tuple[str, ...] = ()
     """The units that read these; they may do so without a new process."""
+    watched: tuple[str, ...] = ()
+    """Files and folders that the role does not write: a change is named, and stays."""
     packages: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    passwords: tuple[str, ...] = ()
+    """Accounts whose passwords the role sets, compared by their hashes."""
     venvs: tuple[str, ...] = ()
     """Folders of virtual environments, compared by the distributions that are installed in them."""
 

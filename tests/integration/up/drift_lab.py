@@ -144,7 +144,7 @@ class DriftLab(Lab):
 
     def _of(self, container: str, stamp: Mapping[str, Any]) -> Iterator[Mutation]:
         address, seen = f"{container}/{stamp['role']}", stamp["seen"]
-        files_of_all = {"paths": seen["paths"], "reloaded": seen["reloaded"]}
+        files_of_all = {kind: seen[kind] for kind in ("paths", "reloaded", "watched")}
         paths = " ".join([*seen["paths"], *seen["reloaded"], *seen["venvs"]])
         fixed = "for p in %s; do touch -c -h -r $p $p 2>/dev/null || echo $p; done" % paths  # noqa: UP031 - $ and {}
         read_only = set(self.sh(container, fixed).split()) if paths else set()
@@ -168,7 +168,7 @@ class DriftLab(Lab):
 
 def _without_content(kind: str, things: Mapping[str, Any]) -> dict[str, Any]:
     """Digests are salted anew by each stamp."""
-    if kind not in ("paths", "reloaded"):
+    if kind not in ("paths", "reloaded", "watched"):
         return dict(things)
     return {name: one and [*one[:4], one[4] if one[0] == "link" else ""] for name, one in things.items()}
 

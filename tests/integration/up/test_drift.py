@@ -63,12 +63,8 @@ def needs_no_ansible(lab: DriftLab) -> None:
 
 
 def writable(lab: DriftLab) -> list[Mutation]:
-    """Every change of a path that a role writes itself: python3 comes from packages, artifacts are mounted."""
-    return [
-        one
-        for one in lab.mutations()
-        if one.kind in ("paths", "reloaded") and not one.is_mounted and one.name != PYTHON
-    ]
+    """Every change of a path that a role writes itself: artifacts are mounted."""
+    return [one for one in lab.mutations() if one.kind in ("paths", "reloaded") and not one.is_mounted]
 
 
 def mend(lab: DriftLab, chosen: Sequence[Mutation]) -> None:
@@ -84,7 +80,8 @@ def mend(lab: DriftLab, chosen: Sequence[Mutation]) -> None:
 @pytest.mark.guarantee("drift")
 def test_every_change_of_every_managed_thing_is_named_and_nothing_else_is(lab: DriftLab) -> None:
     mutations = lab.mutations()
-    assert {one.kind for one in mutations} == {"paths", "reloaded", "packages", "units", "helpers", "users", "venvs"}
+    kinds = {"paths", "reloaded", "watched", "packages", "units", "helpers", "users", "venvs"}
+    assert {one.kind for one in mutations} == kinds
     sides = [[one for one in mutations if one.container == name] for name in (ENGINE, GATEWAY)]
     problems: list[str] = []
     for pair in zip_longest(*sides):  # the two containers are looked at together

@@ -155,7 +155,7 @@ def test_packages_and_their_versions_are_compared() -> None:
     before = state_of({"packages": ["one", "two"]}, "", {}, {"one": "1.0"})
     now = state_of({"packages": ["one", "two"]}, "", {}, {"one": "0.9", "two": "1"})
     assert differences(before, now) == [
-        ["packages", "one", "is version 0.9, was 1.0"],
+        ["packages", "one", "is version 0.9, was 1.0 (stays as it is)"],
         ["packages", "two", "has appeared"],
     ]
 
@@ -303,6 +303,55 @@ def test_what_a_run_has_not_mended_is_told(tmp_path: Path) -> None:
     again = {"compare": ["role"], "stamps": [stamp(managed=managed(mended, left), salt="another")]}
     assert write_stamps(again) == {"unmended": {"role": [["paths", str(left), "edited"]]}}
     assert write_stamps(again) == {"unmended": {"role": []}}
+
+
+def shadow(monkeypatch: pytest.MonkeyPatch, path: Path, line: str) -> None:
+    write(path, f"root:*:1::::::\n{line}:1::::::\n")
+    monkeypatch.setattr(agent, "SHADOW", str(path))
+
+
+@pytest.mark.parametrize("line", ["penny:", "penny:!$y$j9T$a$b", "penny:$y$j9T$other$b"])
+def test_a_password_that_was_removed_locked_or_changed_is_drift(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    asked = {"compare": [], "stamps": [stamp(managed={"passwords": ["penny"]})]}
+    shadow(monkeypatch, tmp_path / "shadow", "penny:$y$j9T$a$b")
+    write_stamps(asked)
+    assert looked()["stamps"]["role"]["changed"] == []
+    shadow(monkeypatch, tmp_path / "shadow", line)
+    assert looked()["stamps"]["role"]["changed"] == [["passwords", "penny", "has another password"]]
+    assert write_stamps({**asked, "compare": ["role"]}) == {"unmended": {"role": []}}, "the salt is another one"
+    assert "$y$" not in (Path(agent.FOLDER) / "role.json").read_text(encoding="utf-8")
+
+
+def test_a_change_that_a_role_leaves_says_so_before_it_runs() -> None:
+    drop_ins = "/etc/systemd/system/x.service.d/by-hand.conf"
+    before = {
+        "packages": {"xrdp": "1"},
+        "users": {"penny": [1000, 1000, "/home/penny", "/bin/bash", "1000"]},
+        "units": {"x.service": ["active", "enabled", "/etc/x", "/own.conf", ""]},
+        "watched": {"/usr/bin/python3": ["link", "0777", 0, 0, "python3.11"]},
+        "paths": {"/etc/x": ["file", "0644", 0, 0, ""]},
+    }
+    now = {
+        "packages": {"xrdp": "2"},
+        "users": {"penny": [1001, 1002, "/home/penny", "/bin/sh", "1000"]},
+        "units": {"x.service": ["active", "disabled", "/etc/x", f"/own.conf {drop_ins}", ""]},
+        "watched": {"/usr/bin/python3": ["link", "0777", 0, 0, "python3"]},
+        "paths": {"/etc/x": ["file", "0600", 0, 0, ""]},
+    }
+    stays = " (stays as it is)"
+    assert [words for _, _, words in differences(before, now)] == [
+        f"is version 2, was 1{stays}",
+        "mode is 0600, was 0644",
+        f"enablement is disabled, was enabled, drop-ins is /own.conf {drop_ins}, was /own.conf{stays}",
+        f"id is 1001, was 1000{stays}, group is 1002, was 1000{stays}, shell is /bin/sh, was /bin/bash",
+        f"points to python3, pointed to python3.11{stays}",
+    ]
+    own = {"units": {"x.service": ["active", "enabled", "/etc/x", "", ""]}}
+    assert [words for _, _, words in differences({"units": before["units"]}, own)] == [
+        "drop-ins is none, was /own.conf"
+    ]
 
 
 def test_stamps_of_roles_that_nobody_asks_for_are_told() -> None:

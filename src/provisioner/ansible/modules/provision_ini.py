@@ -7,11 +7,12 @@ DOCUMENTATION = r"""
 module: provision_ini
 short_description: Set single keys of a file of sections
 description:
-  - Leaves every other line, its comments and its order as they are; a key that is there more than once stays once.
+  - Every other line, owner and mode are those of the copy at I(original), which is made where there is none yet.
+  - A key that is there more than once stays once. A key that is only there as a comment takes that comment's place.
   - What comes out is read by a parser, and every key must be what was asked for, before the file is replaced.
-  - Owner and mode of the file stay. A key that is only there as a comment takes that comment's place.
 options:
   path: {type: path, required: true, description: [The file; it must be there.]}
+  original: {type: path, required: true, description: [Where the file as its package had it is kept.]}
   sections: {type: dict, required: true, description: [Section to keys to values, as text, numbers and booleans.]}
 author: [provisioner (!UNKNOWN)]
 """
@@ -19,6 +20,7 @@ EXAMPLES = r"""
 - name: configure | Set what differs from the package's own
   provision_ini:
     path: /etc/xrdp/xrdp.ini
+    original: /usr/local/lib/desktop/xrdp.ini.original
     sections: {Globals: {security_layer: tls}}
 """
 RETURN = r"""
@@ -42,29 +44,49 @@ HEAD = re.compile(r"^\s*\[(?P<name>[^]]+)\]\s*$")
 def main() -> None:
     """Set the keys."""
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "sections": {"type": "dict", "required": True}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "original": {"type": "path", "required": True},
+            "sections": {"type": "dict", "required": True},
+        },
         supports_check_mode=True,
     )
-    path = Path(module.params["path"])
+    path, original = Path(module.params["path"]), Path(module.params["original"])
     try:
         before = path.read_text(encoding="utf-8")
         wanted = as_texts(module.params["sections"])
-        after = edited(before, wanted)
+        source = original if original.exists() else path
+        after = edited(source.read_text(encoding="utf-8"), wanted)
         changed = differing(before, wanted)
         wrong = differing(after, wanted)
+        is_other = (before, *protection(path)) != (after, *protection(source))
     except (OSError, ValueError, configparser.Error) as error:
         module.fail_json(msg=f"Unable to edit {path}: {error}")
     if wrong:
         module.fail_json(msg=f"Unable to edit {path}: a parser does not find what was set: {', '.join(wrong)}")
-    if before != after and not module.check_mode:
-        with tempfile.NamedTemporaryFile("w", dir=module.tmpdir, delete=False, encoding="utf-8") as partial:
-            partial.write(after)
-        keep = path.stat()
-        Path(partial.name).chmod(keep.st_mode & 0o7777)
-        os.chown(partial.name, keep.st_uid, keep.st_gid)
-        module.atomic_move(partial.name, str(path))
+    if not module.check_mode:
+        if source is path:
+            place(module, path, original, before)
+        if is_other:
+            place(module, original, path, after)
     diff = {"before": before, "after": after, "before_header": str(path), "after_header": str(path)}
-    module.exit_json(changed=before != after, set=changed, diff=diff)
+    module.exit_json(changed=is_other, set=changed, diff=diff)
+
+
+def place(module: AnsibleModule, like: Path, path: Path, text: str) -> None:
+    """Put a file with the text in place as a whole, with owner, group and mode of the file ``like``."""
+    with tempfile.NamedTemporaryFile("w", dir=module.tmpdir, delete=False, encoding="utf-8") as partial:
+        partial.write(text)
+    mode, owner, group = protection(like)
+    module.atomic_move(partial.name, str(path))
+    path.chmod(mode)  # atomic_move keeps those of what was there
+    os.chown(path, owner, group)
+
+
+def protection(path: Path) -> tuple[int, int, int]:
+    """Return mode, owner and group of a file."""
+    seen = path.stat()
+    return seen.st_mode & 0o7777, seen.st_uid, seen.st_gid
 
 
 def as_texts(sections: Mapping[str, Any]) -> dict[str, dict[str, str]]:
