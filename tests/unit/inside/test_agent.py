@@ -326,14 +326,14 @@ def test_a_password_that_was_removed_locked_or_changed_is_drift(
 
 def test_a_change_that_a_role_leaves_says_so_before_it_runs() -> None:
     drop_ins = "/etc/systemd/system/x.service.d/by-hand.conf"
-    before = {
+    before: dict[str, dict[str, Any]] = {
         "packages": {"xrdp": "1"},
         "users": {"penny": [1000, 1000, "/home/penny", "/bin/bash", "1000"]},
         "units": {"x.service": ["active", "enabled", "/etc/x", "/own.conf", ""]},
         "watched": {"/usr/bin/python3": ["link", "0777", 0, 0, "python3.11"]},
         "paths": {"/etc/x": ["file", "0644", 0, 0, ""]},
     }
-    now = {
+    now: dict[str, dict[str, Any]] = {
         "packages": {"xrdp": "2"},
         "users": {"penny": [1001, 1002, "/home/penny", "/bin/sh", "1000"]},
         "units": {"x.service": ["active", "disabled", "/etc/x", f"/own.conf {drop_ins}", ""]},
