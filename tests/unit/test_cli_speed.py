@@ -15,7 +15,7 @@ from tests.processes import completed
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "examples/quickstart.yml"
 HEAVY = ("ansible", "ansible_runner", "pylxd", "proxmoxer", "requests")
-MOST_MODULES = {"--help": (10, 150), "validate": (58, 335)}
+MOST_MODULES = {"--help": (10, 150), "validate": (52, 330)}
 """Of ours, and in all: what is imported is what a quick verb costs; libraries and Python itself differ by version."""
 OTHERS = {
     "--version": ("pydantic", "rich", "yaml", "provisioner.catalog", "provisioner.labfile.loader"),

@@ -47,9 +47,6 @@ from provisioner.values import paths
 from provisioner.values.errors import ProvisionError
 from provisioner.values.regular_files import open_file
 
-SETTLED_NS = 2_000_000_000
-"""Files that were changed so lately may change once more and bear the same times: nothing is kept of them."""
-MOST_BYTES = 16_000_000
 __all__ = [
     "BASE",
     "COMPILED",
@@ -74,6 +71,10 @@ __all__ = [
     "load_catalog",
     "passed_on",
 ]
+
+SETTLED_NS = 2_000_000_000
+"""Files that were changed so lately may change once more and bear the same times: nothing is kept of them."""
+MOST_BYTES = 16_000_000
 COMPILED = "catalog.json"
 BASE = "base"
 

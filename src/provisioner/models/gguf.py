@@ -38,7 +38,6 @@ _NUMBER_BYTES = 32
 _LONGEST_KEPT = 4096
 """Arrays with more items are vocabularies: their length is checked and their content left alone."""
 _STEP = 1 << 18
-__all__ = ["read_head", "read_header"]
 _VERSIONS = (2, 3)
 LATER_PART = "split.no"
 """The key that says which of a model's files one is, from 0 on; all others stand in the first alone."""

@@ -103,6 +103,125 @@ class Audited:
         return Audited((*self.checks, *other.checks), (*self.findings, *other.findings))
 
 
+def doors_inside(
+    instance: Instance, lab: ResolvedLab, extent: Extent, only_looked_at: Collection[Address]
+) -> tuple[Asked, ...]:
+    """What the container itself is to ask: each service at its loopback and its own address, a door for each site.
+
+    ``only_looked_at``: services that are asleep or busy, of which nothing is asked that would wake them or wait.
+    """
+    found = list[Asked]()
+    for service in instance.services:
+        resolved = lab.services[service.address]
+        quiet = service.address in only_looked_at
+        if resolved.sites:
+            found += _sites(service, lab, extent, only_looked_at)
+            continue
+        if not _speaks_http(service):
+            continue
+        for place, host in ((LOOPBACK, "127.0.0.1"), (NETWORK, OWN)):
+            door = _door(
+                service,
+                resolved,
+                place,
+                f"http://{host}:{service.port}",
+                extent,
+                looks_only=quiet,
+            )
+            found.append(door)
+    return tuple(found)
+
+
+def _speaks_http(service: Service) -> bool:
+    """Whether it has a page that says how it is: others speak protocols of their own."""
+    return bool(service.health) and service.port is not None
+
+
+def doors_from_lan(
+    instance: Instance, lab: ResolvedLab, address: str, extent: Extent, only_looked_at: Collection[Address]
+) -> tuple[Asked, ...]:
+    """What is asked at the address of the container's host: of its services that the LAN reaches."""
+    found = []
+    for service in instance.services:
+        resolved = lab.services[service.address]
+        if not (resolved.is_on_lan and _speaks_http(service)):
+            continue
+        door = _door(
+            service,
+            resolved,
+            LAN,
+            f"http://{address}:{service.port}",
+            extent,
+            looks_only=service.address in only_looked_at,
+        )
+        found.append(door)
+    return tuple(found)
+
+
+def container_question(doors: Iterable[Asked], extent: Extent, services: int) -> dict[str, Any]:
+    """The whole question to one container, with its limits."""
+    most = extent.most * max(1, services)
+    return {
+        "do": OPENINGS,
+        "sockets": True,
+        "doors": [one.question for one in doors],
+        "most": most,
+        "within_s": extent.within_s,
+    }
+
+
+def _sites(door: Service, lab: ResolvedLab, extent: Extent, only_looked_at: Collection[Address]) -> Iterator[Asked]:
+    """Each site of a door: what stands behind it, asked by its name."""
+    for site, behind in lab.services[door.address].sites.items():
+        resolved = lab.services[Address(behind)]
+        if resolved.health is None:
+            continue
+        quiet = resolved.address in only_looked_at
+        url, place = f"https://127.0.0.1:{door.port}", f"by {site}"
+        ways = extent.ways[LAN]
+        yield Asked(door.address, place, _question(resolved, url, ways, extent, quiet) | {"host_name": site})
+
+
+def _door(
+    service: Service, resolved: ResolvedService, place: str, url: str, extent: Extent, *, looks_only: bool
+) -> Asked:
+    question = _question(resolved, url, extent.ways[place], extent, looks_only)
+    path = resolved.page.opens.document
+    if path and extent.every_socket and service.port is not None:
+        # Its own process tells them; the switch lets nobody there.
+        port = port_behind(service.port) if service.behind else service.port
+        question["document"] = f"http://127.0.0.1:{port}{path}"
+    return Asked(service.address, place, question)
+
+
+def _question(resolved: ResolvedService, url: str, ways: Ways, extent: Extent, looks_only: bool) -> dict[str, Any]:
+    opens = resolved.page.opens
+    variables = {f"{resolved.page.role}_{name}": value for name, value in resolved.options().items()}
+    passed = names_with(opens.passes, variables) if _is_keyless(resolved) else ()
+    if _is_keyless(resolved) and not opens.is_told:
+        passed = EVERYTHING
+    opened = [*opens.routes, f"GET {resolved.health}"]
+    routes = dict.fromkeys((*opened, *opens.asks, FRONT_PAGE, *WORDS))
+    plain = [one.replace("**", "x").replace("*", "x").split(" ", 1) for one in routes]
+    return {
+        "name": str(resolved.address),
+        "url": url,
+        "routes": plain,
+        "open": opened,
+        "passed": list(passed),
+        "tells": [[path, list(keys), value] for path, keys, value in opens.tells],
+        "front": opens.front,
+        "looks_only": looks_only,
+        "timeout_s": extent.timeout_s,
+        "ways": dict(ways),
+    }
+
+
+def _is_keyless(service: ResolvedService) -> bool:
+    """Whether the service asks nobody for a key."""
+    return not service.key
+
+
 def expected_sockets(service: Service, lab: ResolvedLab) -> tuple[Socket, ...]:
     """Every socket that the service's page says it has, its ports among them."""
     resolved = lab.services[service.address]
@@ -372,122 +491,3 @@ def audited_text(found: Audited, style: Style = PLAIN) -> str:
     else:
         lines.append(style.paint("Closed: nothing is open that is on no page.", "green"))
     return "\n".join(lines)
-
-
-def doors_inside(
-    instance: Instance, lab: ResolvedLab, extent: Extent, only_looked_at: Collection[Address]
-) -> tuple[Asked, ...]:
-    """What the container itself is to ask: each service at its loopback and its own address, a door for each site.
-
-    ``only_looked_at``: services that are asleep or busy, of which nothing is asked that would wake them or wait.
-    """
-    found = list[Asked]()
-    for service in instance.services:
-        resolved = lab.services[service.address]
-        quiet = service.address in only_looked_at
-        if resolved.sites:
-            found += _sites(service, lab, extent, only_looked_at)
-            continue
-        if not _speaks_http(service):
-            continue
-        for place, host in ((LOOPBACK, "127.0.0.1"), (NETWORK, OWN)):
-            door = _door(
-                service,
-                resolved,
-                place,
-                f"http://{host}:{service.port}",
-                extent,
-                looks_only=quiet,
-            )
-            found.append(door)
-    return tuple(found)
-
-
-def _speaks_http(service: Service) -> bool:
-    """Whether it has a page that says how it is: others speak protocols of their own."""
-    return bool(service.health) and service.port is not None
-
-
-def doors_from_lan(
-    instance: Instance, lab: ResolvedLab, address: str, extent: Extent, only_looked_at: Collection[Address]
-) -> tuple[Asked, ...]:
-    """What is asked at the address of the container's host: of its services that the LAN reaches."""
-    found = []
-    for service in instance.services:
-        resolved = lab.services[service.address]
-        if not (resolved.is_on_lan and _speaks_http(service)):
-            continue
-        door = _door(
-            service,
-            resolved,
-            LAN,
-            f"http://{address}:{service.port}",
-            extent,
-            looks_only=service.address in only_looked_at,
-        )
-        found.append(door)
-    return tuple(found)
-
-
-def container_question(doors: Iterable[Asked], extent: Extent, services: int) -> dict[str, Any]:
-    """The whole question to one container, with its limits."""
-    most = extent.most * max(1, services)
-    return {
-        "do": OPENINGS,
-        "sockets": True,
-        "doors": [one.question for one in doors],
-        "most": most,
-        "within_s": extent.within_s,
-    }
-
-
-def _sites(door: Service, lab: ResolvedLab, extent: Extent, only_looked_at: Collection[Address]) -> Iterator[Asked]:
-    """Each site of a door: what stands behind it, asked by its name."""
-    for site, behind in lab.services[door.address].sites.items():
-        resolved = lab.services[Address(behind)]
-        if resolved.health is None:
-            continue
-        quiet = resolved.address in only_looked_at
-        url, place = f"https://127.0.0.1:{door.port}", f"by {site}"
-        ways = extent.ways[LAN]
-        yield Asked(door.address, place, _question(resolved, url, ways, extent, quiet) | {"host_name": site})
-
-
-def _door(
-    service: Service, resolved: ResolvedService, place: str, url: str, extent: Extent, *, looks_only: bool
-) -> Asked:
-    question = _question(resolved, url, extent.ways[place], extent, looks_only)
-    path = resolved.page.opens.document
-    if path and extent.every_socket and service.port is not None:
-        # Its own process tells them; the switch lets nobody there.
-        port = port_behind(service.port) if service.behind else service.port
-        question["document"] = f"http://127.0.0.1:{port}{path}"
-    return Asked(service.address, place, question)
-
-
-def _question(resolved: ResolvedService, url: str, ways: Ways, extent: Extent, looks_only: bool) -> dict[str, Any]:
-    opens = resolved.page.opens
-    variables = {f"{resolved.page.role}_{name}": value for name, value in resolved.options().items()}
-    passed = names_with(opens.passes, variables) if _is_keyless(resolved) else ()
-    if _is_keyless(resolved) and not opens.is_told:
-        passed = EVERYTHING
-    opened = [*opens.routes, f"GET {resolved.health}"]
-    routes = dict.fromkeys((*opened, *opens.asks, FRONT_PAGE, *WORDS))
-    plain = [one.replace("**", "x").replace("*", "x").split(" ", 1) for one in routes]
-    return {
-        "name": str(resolved.address),
-        "url": url,
-        "routes": plain,
-        "open": opened,
-        "passed": list(passed),
-        "tells": [[path, list(keys), value] for path, keys, value in opens.tells],
-        "front": opens.front,
-        "looks_only": looks_only,
-        "timeout_s": extent.timeout_s,
-        "ways": dict(ways),
-    }
-
-
-def _is_keyless(service: ResolvedService) -> bool:
-    """Whether the service asks nobody for a key."""
-    return not service.key
