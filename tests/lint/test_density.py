@@ -11,8 +11,8 @@ from tests.lint.density import LARGE, Density, densities_below, density_of, toge
 PRODUCT = Path(__file__).resolve().parents[2] / "src/provisioner"
 MOST_BRANCHES = 30.7
 """Per 100 lines of functions, over the whole product; lower it when the product is looser than that."""
-MOST_COMPREHENSIONS = 4.3
-"""Per 100 statements, over the whole product; ditto."""
+MOST_COMPREHENSIONS = 4.8
+"""Per 100 statements that are no imports, over the whole product; ditto."""
 DENSE = 50.0
 """Branches per 100 lines; no module with ``LARGE`` lines of functions or more may have more, but for these."""
 DENSE_MODULES: frozenset[str] = frozenset()
