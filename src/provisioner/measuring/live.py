@@ -534,13 +534,11 @@ def _fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
         longest = max(cells_of(row[MODEL_COLUMN]) for row in kept)
         for row in kept:
             row[MODEL_COLUMN] = _cut(row[MODEL_COLUMN], max(longest - over, SHORTEST_MODEL))
-    dropped: set[int] = set()
-    for column in DROPPED:
-        shown = [[cell for number, cell in enumerate(row) if number not in dropped] for row in kept]
+    shown = kept
+    for count in range(len(DROPPED) + 1):
+        shown = [[cell for number, cell in enumerate(row) if number not in DROPPED[:count]] for row in kept]
         if _width_of(shown) <= width:
             return shown
-        dropped.add(column)
-    shown = [[cell for number, cell in enumerate(row) if number not in dropped] for row in kept]
     over = _width_of(shown) - width
     for row in shown:
         if over > 0:

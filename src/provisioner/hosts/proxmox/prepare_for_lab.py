@@ -77,10 +77,9 @@ def _need(way: Way, found: tuple[str, str]) -> Need:
     bridges = {page.bridge}
     if page.build is not None:
         bridges.add(page.build.network.bridge or page.bridge)
-    for one in here:
-        if one is not None:
-            storages |= {one.storage or disks, *(mount.storage or disks for mount in one.mounts)}
-            bridges |= {one.network.bridge or page.bridge}
+    for one in filter(None, here):
+        storages |= {one.storage or disks, *(mount.storage or disks for mount in one.mounts)}
+        bridges |= {one.network.bridge or page.bridge}
     return Need(frozenset(storages - {""} if "" not in (disks, templates) else ()), frozenset(bridges))
 
 
