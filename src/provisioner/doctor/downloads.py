@@ -13,7 +13,7 @@ from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.lab.artifacts import MODEL_ROLE
 from provisioner.lab.resolved import ResolvedLab, host_name
 from provisioner.models.pulled import MEDIA_TYPE, model_name
-from provisioner.models.remote_head import NoHeadError, reach
+from provisioner.models.remote import NoHeadError, reach
 from provisioner.services.base import ResolvedService, models_fetched
 from provisioner.values.state import Artifact, Fleet
 

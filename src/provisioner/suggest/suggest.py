@@ -53,7 +53,7 @@ from provisioner.models.hub import (
     revisions_of,
     there,
 )
-from provisioner.models.remote_head import NoHeadError, read_remote_head
+from provisioner.models.remote import NoHeadError, read_remote_head
 from provisioner.models.sources import (
     ModelPart,
     format_of_source,

@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 import pytest
 
 from provisioner.doctor import downloads
-from provisioner.models.remote_head import NoHeadError
+from provisioner.models.remote import NoHeadError
 from tests.file_server import FileServer, serving
 from tests.unit.cli.conftest import World
 from tests.unit.models.test_hub import PAGE, REPOSITORY, page_of, sibling

@@ -12,10 +12,9 @@ import pytest
 
 from provisioner.lab.opening import remote_models
 from provisioner.lab.opening.remote_models import cached_pulled, fetch_pulled
-from provisioner.models import registry as registry_module
+from provisioner.models import remote
 from provisioner.models.pulled import ManifestError, ModelName, Pulled, Wanted, model_name, read_manifest
-from provisioner.models.registry import read_pulled
-from provisioner.models.remote_head import LIMIT, NoHeadError
+from provisioner.models.remote import LIMIT, NoHeadError, read_pulled
 from tests.doubles.ollama.model_registry import KIND, Registry, model_registry
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
 
@@ -272,7 +271,7 @@ def test_what_is_no_model_is_said_and_not_read_again(
 
 
 def test_a_registry_that_stands_still_holds_nobody_up(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(remote, "TIMEOUT_S", 0.2)
     registry.server.pages = {}
     registry.server.content, registry.server.stalls = b"{" * 100, [1]
     assert "gives no answer: " in told(registry).unknown

@@ -17,7 +17,7 @@ from provisioner.lab.opening import remote_models
 from provisioner.lab.opening.remote_models import cached_headers, fetch_headers, head_file
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
-from provisioner.models import remote_head
+from provisioner.models import remote
 from provisioner.models.gguf import read_head, read_header
 from provisioner.models.header import GgufError, Header
 from provisioner.models.sources import ModelPart
@@ -72,7 +72,7 @@ def test_a_head_is_asked_for_once_and_the_token_sent_along(server: FileServer) -
     assert fetched(server) == (HEADER, "")
     assert fetched(server) == (HEADER, "")
     assert [one.headers["Authorization"] for one in server.seen] == [f"Bearer {TOKEN}"]
-    assert server.ranges_asked() == [f"bytes=0-{remote_head.LIMIT - 1}"]
+    assert server.ranges_asked() == [f"bytes=0-{remote.LIMIT - 1}"]
     assert cached_headers(MODELS, {"m": PIN}) == {"m": HEADER}
 
 
@@ -127,15 +127,15 @@ def test_a_cut_connection_is_a_note_and_another_time_it_is_asked_for_again(serve
 
 
 def test_a_server_that_stands_still_holds_nobody_up(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_head, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(remote, "TIMEOUT_S", 0.2)
     server.stalls = [1000]
     assert "timed out" in fetched(server)[1]
 
 
 def test_a_server_that_drips_holds_nobody_up(server: FileServer) -> None:
     server.pace_s = 0.1
-    with pytest.raises(remote_head.NoHeadError, match=r"does not come within 0\.3 seconds"):
-        remote_head.read_remote_head(server.address, None, deadline_s=0.3)
+    with pytest.raises(remote.NoHeadError, match=r"does not come within 0\.3 seconds"):
+        remote.read_remote_head(server.address, None, deadline_s=0.3)
 
 
 @pytest.mark.parametrize("content", [b"<html>no model</html>", gguf_bytes({"general.architecture": 7})])
@@ -148,7 +148,7 @@ def test_what_says_nothing_is_not_asked_again(server: FileServer, content: bytes
 
 
 def test_a_head_that_is_too_long_is_left(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_head, "LIMIT", 1 << 16)
+    monkeypatch.setattr(remote, "LIMIT", 1 << 16)
     assert "does not end within 65536 bytes" in fetched(server)[1]
 
 

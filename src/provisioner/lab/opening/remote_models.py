@@ -71,7 +71,7 @@ def fetch_headers(models: Mapping[str, Model], files: Mapping[str, ModelFile]) -
 
 
 def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
-    from provisioner.models.remote_head import NoHeadError, read_remote_config, read_remote_head
+    from provisioner.models.remote import NoHeadError, read_remote_config, read_remote_head
 
     note = _note(model, file.sha256)
     is_known, header = _cached(note)
@@ -105,7 +105,7 @@ def _keep_later(heads: Sequence[Path], file: ModelFile, token: str | None) -> No
 
 def _keep_one(kept: Path, part: ModelPart, token: str | None) -> None:
     """Keep the head of a further file; where it does not come, the model's own program is not asked."""
-    from provisioner.models.remote_head import NoHeadError, read_remote_head
+    from provisioner.models.remote import NoHeadError, read_remote_head
 
     with suppress(NoHeadError, GgufError):
         read_remote_head(part.file, token, _LATER_DEADLINE_S, partial(_keep, kept, part.size))
@@ -186,8 +186,7 @@ def fetch_pulled(wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Pulled], list[s
 def _pulled(wanted: Wanted) -> tuple[Pulled, str]:
     """What the model is, and what is to be said of the answer."""
     from provisioner.models.pulled import model_name
-    from provisioner.models.registry import read_pulled
-    from provisioner.models.remote_head import NoHeadError
+    from provisioner.models.remote import NoHeadError, read_pulled
 
     known, is_fresh = _cached_answer(wanted)
     if known is not None and is_fresh:

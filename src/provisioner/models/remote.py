@@ -1,7 +1,8 @@
-"""What a registry answers, asked as Ollama's server asks it: the manifest of a name, and the heads of its files.
+"""What models elsewhere say of themselves: the head of a file at an address, and what a registry answers.
 
-Only reads, without any credentials: who asks for a login is not asked again. Files of models are not downloaded: of
-each only the head is read, at most ``remote_head.LIMIT`` bytes.
+A registry is asked as Ollama's server asks it, for the manifest of a name and the heads of its files; without any
+credentials: who asks for a login is not asked again. Files of models are not downloaded: of each only the head is read,
+as far as its keys go and at most ``LIMIT`` bytes, or its config.json.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from provisioner.models.folders import SMALL_BYTES, header_of
 from provisioner.models.gguf import read_head
 from provisioner.models.header import GgufError, Header
 from provisioner.models.hub import HubError, Redirects
 from provisioner.models.pulled import MEDIA_TYPE, Layer, Manifest, ManifestError, ModelName, Pulled, read_manifest
-from provisioner.models.remote_head import LIMIT, TIMEOUT_S, NoHeadError
 from provisioner.values.limits import within
 from provisioner.values.plain_data import Foreign, json_value
 
-DEADLINE_S = 30.0
+REGISTRY_DEADLINE_S = 30.0
 """For everything that is asked of one model."""
 MOST_OF_A_MANIFEST = 4 << 20
 MOST_OF_A_PAGE = 1 << 20
@@ -30,10 +31,72 @@ MOST_OF_A_PAGE = 1 << 20
 MOST_OF_AN_ERROR, MOST_OF_WHY, MOST_OF_A_WORD = 10_000, 300, 40
 GGUF_FORMATS = ("", "gguf")
 _CONTENT_RANGE = re.compile(r"bytes 0-[0-9]{1,18}/([0-9]{1,18})", re.ASCII)
+LIMIT = 24 << 20
+"""The vocabularies of today's models take 5 to 10 MB of a head; what is longer is not read."""
+TIMEOUT_S, DEADLINE_S = 4.0, 20.0
 _T = TypeVar("_T")
 
 
-def read_pulled(name: ModelName, known: Pulled | None = None, deadline_s: float = DEADLINE_S) -> Pulled:
+class NoHeadError(Exception):
+    """The head cannot be had now; another time it may."""
+
+
+def read_remote_head(
+    url: str, token: str | None, deadline_s: float = DEADLINE_S, keep: Callable[[bytes], None] = lambda _head: None
+) -> Header:
+    """The head of the file at ``url``; the token goes to that server alone. ``keep`` is given its bytes.
+
+    ``NoHeadError``: it does not come; ``GgufError``: what comes is no GGUF, or its head is too long.
+    """
+    return _asked(
+        url, token, {"Range": f"bytes=0-{LIMIT - 1}"}, deadline_s, lambda answer: read_head(answer.read1, LIMIT, keep)
+    )
+
+
+def read_remote_config(url: str, token: str | None, sha256: str, deadline_s: float = DEADLINE_S) -> Header:
+    """What the config.json at ``url`` says; the token goes to that server alone.
+
+    ``NoHeadError``: it does not come, or is not the file of that ``sha256``; ``FolderError``: it is no model's.
+    """
+    content = _asked(url, token, {}, deadline_s, lambda answer: answer.read(SMALL_BYTES))
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise NoHeadError("what comes is another file than the one that was found there before")
+    return header_of(content)
+
+
+def reach(url: str, token: str | None, headers: dict[str, str], deadline_s: float) -> None:
+    """Return when a server has what is at ``url``, of which nothing is read; the token goes to that server alone.
+
+    ``NoHeadError``: it has not, by its cause, an ``HTTPError``, or it gives no answer.
+    """
+    _asked(url, token, {"Range": "bytes=0-0", **headers}, deadline_s, lambda _answer: None)
+
+
+def _asked(
+    url: str,
+    token: str | None,
+    headers: dict[str, str],
+    deadline_s: float,
+    read: Callable[[http.client.HTTPResponse], _T],
+) -> _T:
+    """What ``read`` makes of the answer; raises ``NoHeadError`` where none comes in time."""
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", **headers})  # noqa: S310  # http or https: the sources say so
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+
+    def answered() -> _T:
+        with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
+            return read(answer)
+
+    try:
+        return within(deadline_s, answered)
+    except HubError as error:
+        raise NoHeadError(error.message) from error
+    except (OSError, EOFError, UnicodeError, http.client.HTTPException) as error:  # UnicodeError: no name of a host
+        raise NoHeadError(str(getattr(error, "reason", None) or error) or type(error).__name__) from error
+
+
+def read_pulled(name: ModelName, known: Pulled | None = None, deadline_s: float = REGISTRY_DEADLINE_S) -> Pulled:
     """What the registry says of the model now; ``known`` itself where it is still that version.
 
     ``NoHeadError``: it does not say it now, another time it may.
