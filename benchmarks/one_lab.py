@@ -17,7 +17,7 @@ from time import monotonic
 from benchmarks.labs import Labs
 from benchmarks.measuring import BIN, ROOT, Row, say
 from benchmarks.small_models import write_models
-from provisioner.measuring.prompts import WORDS
+from provisioner.measuring.endpoints import WORDS
 from provisioner.values.regular_files import text_of
 from tests import browser, documented
 

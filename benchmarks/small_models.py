@@ -12,7 +12,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from provisioner.measuring.prompts import WORDS
+from provisioner.measuring.endpoints import WORDS
 from provisioner.models.tiny import SPACE, vocabulary
 
 WIDTH, LAYERS, HEADS, KEY_HEADS, INNER = 576, 12, 9, 9, 1536

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from provisioner.gpus.cards import Card, Node
-from provisioner.report.lines import plain_value
+from provisioner.report.messages import plain_value
 from provisioner.values.state import Artifact, Instance
 from tests.case_files import read_cases
 

@@ -13,7 +13,7 @@ from provisioner.cli.bench_options import Asked, measuring_options
 from provisioner.cli.drawing import check_place
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.measuring.gate import LEAST_TRIALS
+from provisioner.measuring.history import LEAST_TRIALS
 from provisioner.measuring.speech import LONGEST
 from provisioner.values.errors import InputError
 

@@ -10,8 +10,7 @@ from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.measuring import engine, quality
 from provisioner.measuring.engine import KIND, arrangements, setting_of, sweeps
-from provisioner.measuring.gate import BUDGET_S
-from provisioner.measuring.history import accepted_file_of
+from provisioner.measuring.history import BUDGET_S, accepted_file_of
 from provisioner.measuring.quality import CHUNKS, CONTEXT, Reading
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.regular_files import text_of

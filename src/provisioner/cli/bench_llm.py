@@ -15,8 +15,7 @@ from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
 from provisioner.measuring import endpoints
 from provisioner.measuring.endpoints import Endpoint
-from provisioner.measuring.gate import BUDGET_S, LEAST_TRIALS
-from provisioner.measuring.history import accepted_file_of, file_of, keep
+from provisioner.measuring.history import BUDGET_S, LEAST_TRIALS, accepted_file_of, file_of, keep
 from provisioner.measuring.llm import KIND, Depth, check_context, foretold_text, measure_llm
 from provisioner.measuring.load import KIND as LOAD
 from provisioner.measuring.load import (

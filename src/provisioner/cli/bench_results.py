@@ -12,9 +12,10 @@ from provisioner.cli.drawing import draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.measuring import engine
-from provisioner.measuring.gate import LEAST_TRIALS, Compared, held, others, troubled
 from provisioner.measuring.history import ACCEPTED as ACCEPTED_SUFFIX
 from provisioner.measuring.history import (
+    LEAST_TRIALS,
+    Compared,
     DamagedResultError,
     Result,
     Setting,
@@ -23,7 +24,10 @@ from provisioner.measuring.history import (
     accepted_for,
     file_of,
     files_of,
+    held,
+    others,
     results_in,
+    troubled,
 )
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError
@@ -108,7 +112,7 @@ def _check_enough(results: Sequence[Result]) -> None:
 def _draw(plot: Path | None, results: Sequence[Result]) -> None:
     """Draw results where a picture of them is wanted."""
     if plot is not None and results:
-        from provisioner.measuring.engine_picture import engine_bench_svg
+        from provisioner.measuring.engine import engine_bench_svg
 
         draw(plot, engine_bench_svg(results))
 

@@ -17,8 +17,7 @@ from provisioner.cli.session import Session
 from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
 from provisioner.measuring.endpoints import host_load
-from provisioner.measuring.gate import LEAST_TRIALS
-from provisioner.measuring.history import Setting, accepted_file_of, file_of, keep
+from provisioner.measuring.history import LEAST_TRIALS, Setting, accepted_file_of, file_of, keep
 from provisioner.measuring.pause import Engine
 from provisioner.measuring.speech import (
     KIND,
@@ -79,7 +78,7 @@ def bench_speech(session: Session, words: Words, asked: Asked, *, runs: int, lon
     written = {"file": str(plot)} if plot else {}
     code = judge_all(session, groups, asked, None, told=Told(bench_text(found), {**bench_content(found), **written}))
     if plot is not None:
-        from provisioner.measuring.speech_picture import bench_svg
+        from provisioner.measuring.speech import bench_svg
 
         draw(plot, bench_svg(found))
     return code

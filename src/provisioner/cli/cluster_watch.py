@@ -10,8 +10,7 @@ import click
 from provisioner.cli.cluster import file_option, host_argument, reach_host
 from provisioner.cli.options import option, verb
 from provisioner.cli.session import Session
-from provisioner.report.lines import plain_value
-from provisioner.report.messages import error_diagnostic
+from provisioner.report.messages import error_diagnostic, plain_value
 from provisioner.values.errors import ExitCode
 
 if TYPE_CHECKING:  # imported when a verb touches a cluster

@@ -105,9 +105,9 @@ class Console:
                 self._write(messages.diagnostic_text(event, self._style(sys.stderr)), sys.stderr)
 
     def _line_of(self, event: Event) -> None:
-        from provisioner.report import lines  # nothing that text for people needs
+        from provisioner.report import messages
 
-        self._line(lines.event_line(event))
+        self._line(messages.event_line(event))
 
     def say(self, text: str) -> None:
         """Text for people; nothing with ``--json``, whose reader has the same as events."""
@@ -117,18 +117,18 @@ class Console:
     def result(self, text: str, **content: Any) -> None:
         """The answer of a verb that only answers: the text, or one ``result`` line with ``content``."""
         if self.json:
-            from provisioner.report import lines
+            from provisioner.report import messages
 
-            self._line(lines.json_line("result", content))
+            self._line(messages.json_line("result", content))
         else:
             self.say(text)
 
     def line(self, kind: str, content: object) -> None:
         """One line of the stream that is no event (a mapping or a dataclass); nothing without ``--json``."""
         if self.json:
-            from provisioner.report import lines
+            from provisioner.report import messages
 
-            self._line(lines.json_line(kind, lines.plain_value(content)))
+            self._line(messages.json_line(kind, messages.plain_value(content)))
 
     def count_planned(self, actions: Iterable[str]) -> None:
         """Have the stream's summary count what a verb only planned; people have read it in the plan itself."""
@@ -214,11 +214,11 @@ class Console:
         return Style(color=stream.isatty() and not self._no_color)
 
     def _line(self, text: str) -> None:
-        from provisioner.report import lines
+        from provisioner.report import messages
 
         if not self._stream_open:
             self._stream_open = True
-            self._write(lines.version_line(), sys.stdout)
+            self._write(messages.version_line(), sys.stdout)
         self._write(text, sys.stdout)
 
     def _write(self, text: str, stream: TextIO, end: str = "\n", *, steers: bool = False) -> None:

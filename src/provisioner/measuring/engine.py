@@ -1,4 +1,4 @@
-"""``bench --kind engine``: what the program that serves computes in a second, by llama-bench in its own container."""
+"""``bench --kind engine``: what the program that serves computes in a second, by llama-bench; as text and picture."""
 
 from __future__ import annotations
 
@@ -15,8 +15,19 @@ from provisioner.inside import engine_bench
 from provisioner.inside.answers import bench_answer, served_answer
 from provisioner.inside.trial_unit import ANSWERED, OUTCOMES
 from provisioner.lab.opening import Lab
-from provisioner.measuring.gate import SPREAD_S, Compared, trials_within
-from provisioner.measuring.history import SETTING, Result, Series, Setting, Trial, differences, file_of, keep
+from provisioner.measuring.history import (
+    SETTING,
+    SPREAD_S,
+    Compared,
+    Result,
+    Series,
+    Setting,
+    Trial,
+    differences,
+    file_of,
+    keep,
+    trials_within,
+)
 from provisioner.measuring.pause import (
     SPARE_S,
     WITHOUT,
@@ -33,6 +44,7 @@ from provisioner.measuring.pause import (
 )
 from provisioner.reconcile.effects import Effects
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
+from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, text, ticks
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
@@ -363,7 +375,7 @@ def _trial(subject: Subject, arranged: Arrangement, effects: Effects) -> float:
 
 # Results as text and as values: those of a run, those of before, and whether something has become slower.
 
-HEAD = ("FIGURE", "MEDIAN", "95 % OF IT", "TRIALS", "WAITED", "WITH")
+COLUMNS = ("FIGURE", "MEDIAN", "95 % OF IT", "TRIALS", "WAITED", "WITH")
 COMPARED = ("FIGURE", "BEFORE", "NOW", "CHANGE", "99 % OF IT", "")
 KEPT = ("NUMBER", "MEASURED AT", "KIND", "FIGURES", "WITH")
 WHOLE = "whole answer"
@@ -386,7 +398,7 @@ def foretold_text(subject: Subject, arranged: int, trials: int | None, budget_s:
 def results_text(results: Sequence[Result], style: Style = PLAIN) -> str:
     """On what it was measured, each figure with its interval, and what was disturbed."""
     rows = [row for one in results for row in _rows(one, unlike_text(one, results))]
-    lines = [_setting_line(results[0]), "", table(HEAD, rows, style)]
+    lines = [_setting_line(results[0]), "", table(COLUMNS, rows, style)]
     if any(one.cold for one in results):
         lines.append("")
     lines += _first_lines(results)
@@ -541,3 +553,97 @@ def number_text(value: float) -> str:
     if value >= 1000:  # noqa: PLR2004  # then a point says nothing more
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 100 else f"{value:.2f}"  # noqa: PLR2004
+
+
+# The picture of measurements of an engine or its clients: a bar for each setting, with its median.
+
+WIDTH = 960
+LEFT, RIGHT = 300, 690
+"""Where nothing is, and where the fastest trial of a figure is."""
+EDGE = 40
+ROW, BAR = 26, 12
+TOP = 100
+GROUP_HEAD, AXIS, GAP = 30, 34, 22
+RATES, TIMES = "Tokens in a second", "What clients see"
+LONGEST_LABEL, LONGEST_LINE = 38, 120
+MINUTES = len("2026-11-28T01:00")
+MORE = """
+.interval { stroke: #1f2328; stroke-width: 2 } .trial { fill: #1f2328; fill-opacity: 0.25 }
+@media (prefers-color-scheme: dark) { .interval { stroke: #e6edf3 } .trial { fill: #e6edf3; fill-opacity: 0.3 } }
+"""
+
+Row = tuple[str, Series]
+
+
+def engine_bench_svg(results: Sequence[Result]) -> str:
+    """The whole picture, well-formed whatever the names are; the same bytes for the same figures."""
+    groups = _by_figure(results)
+    parts: list[str] = []
+    y = float(TOP)
+    for name, rows in groups.items():
+        parts += _group(name, rows, y)
+        y += GROUP_HEAD + ROW * len(rows) + AXIS + GAP
+    title = TIMES if any(series.is_time for result in results for series in result.series) else RATES
+    size = f'width="{WIDTH}" height="{y:.0f}"'
+    setting = results[0].setting
+    where = ", ".join(word for word in (results[0].service, setting.host, setting.card or setting.processor) if word)
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {y:.0f}" role="img">',
+        f"<title>{title}</title>",
+        f"<style>{STYLE}{MORE}</style>",
+        f'<rect class="page" {size} rx="10"/>',
+        text(EDGE, 44, title, "title"),
+        f'<text x="{EDGE}" y="70" class="quiet">{escaped(where[:LONGEST_LINE])}</text>',
+    ]
+    return "\n".join([*head, *parts, "</svg>"]) + "\n"
+
+
+def _by_figure(results: Sequence[Result]) -> dict[str, list[Row]]:
+    """The rows of each figure, in the order in which they were measured."""
+    groups: dict[str, list[Row]] = {}
+    for result in results:
+        for series in result.series:
+            groups.setdefault(series.name, []).append((_label(result, results), series))
+    return groups
+
+
+def _label(result: Result, results: Sequence[Result]) -> str:
+    """What tells a result from the others: its options, and when it was measured where that was at several times."""
+    moments = {one.at for one in results}
+    when = f"{result.at[:MINUTES]} " if len(moments) > 1 else ""
+    return f"{when}{unlike_text(result, results)}".strip()[:LONGEST_LABEL] or "as it is served"
+
+
+def _group(name: str, rows: Sequence[Row], top: float) -> Iterator[str]:
+    """All settings of one figure, below each other, and the scale below them."""
+    most = max(max(series.values) for _, series in rows)
+    below = top + GROUP_HEAD + ROW * len(rows)
+    yield text(EDGE, top + 14, name, "strong")
+    for value in ticks(most):
+        x = _place_of(value, most)
+        yield f'<path class="line" stroke-opacity="0.3" d="M{x:.1f} {top + GROUP_HEAD - 6:.1f} V{below:.1f}"/>'
+        yield text(x, below + 18, f"{value:,.10g}", "quiet", "middle")
+    for number, (label, series) in enumerate(rows):
+        middle = top + GROUP_HEAD + ROW * (number + 0.5)
+        yield text(LEFT - 14, middle + 4, label, "quiet", "end")
+        yield from _bar(series, middle, most)
+        yield text(RIGHT + 14, middle + 4, _words(series), "quiet")
+
+
+def _bar(series: Series, middle: float, most: float) -> Iterator[str]:
+    """The median as a bar, its interval as a line, and a dot for each trial."""
+    wide = _place_of(series.middle, most) - LEFT
+    yield f'<g class="c0">{rectangle(Rectangle(LEFT, middle - BAR / 2, wide, BAR), "head", 2)}</g>'
+    for value in series.values:
+        yield f'<circle class="trial" cx="{_place_of(value, most):.1f}" cy="{middle:.1f}" r="2.5"/>'
+    low, high = (_place_of(value, most) for value in (series.interval.low, series.interval.high))
+    yield f'<path class="interval" d="M{low:.1f} {middle:.1f} H{high:.1f}"/>'
+
+
+def _words(series: Series) -> str:
+    disturbed = f", {series.disturbed} of {len(series.trials)} disturbed" if series.disturbed else ""
+    return f"{number_text(series.middle)} {series.unit}{disturbed}"
+
+
+def _place_of(value: float, most: float) -> float:
+    return LEFT + (RIGHT - LEFT) * value / most

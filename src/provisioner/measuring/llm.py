@@ -17,17 +17,19 @@ from typing import Any
 
 from provisioner.measuring.endpoints import (
     LONGEST_ANSWER_S,
+    WORDS,
     Endpoint,
     Forwarder,
+    Length,
     Load,
+    UncountedError,
     failed,
+    filler,
     forwarding,
     length_of_words,
 )
-from provisioner.measuring.gate import BUDGET_S, SPREAD_S, trials_within
-from provisioner.measuring.history import SECONDS, Result, Series, Trial
+from provisioner.measuring.history import BUDGET_S, SECONDS, SPREAD_S, Result, Series, Trial, trials_within
 from provisioner.measuring.history import Setting as Where
-from provisioner.measuring.prompts import WORDS, Length, UncountedError, filler
 from provisioner.measuring.tools import ToolError, lines_of, python_of
 from provisioner.report.style import count_text, duration_text
 from provisioner.values.errors import InputError, PreflightError, ProviderError

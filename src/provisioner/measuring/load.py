@@ -11,11 +11,18 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from provisioner.measuring.endpoints import Endpoint, Forwarder, failed, forwarding, length_of_words, tokens_of_words
+from provisioner.measuring.endpoints import (
+    Endpoint,
+    Forwarder,
+    failed,
+    filler,
+    forwarding,
+    length_of_words,
+    tokens_of_words,
+)
 from provisioner.measuring.engine import number_text
 from provisioner.measuring.history import SECONDS, Result, Series, Setting, Trial
 from provisioner.measuring.llm import START, tokenizer_text
-from provisioner.measuring.prompts import filler
 from provisioner.measuring.tools import ToolError, lines_of, python_of
 from provisioner.report.style import PLAIN, Style, duration_text, safe_line, table
 from provisioner.values.errors import PreflightError, ProviderError

@@ -1,9 +1,9 @@
-"""``bench --kind tts``: services that speak say the same texts, and the time of that is taken."""
+"""``bench --kind tts``: services that speak say the same texts, and the time of that is taken; as text and picture."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from statistics import median
@@ -19,6 +19,8 @@ from provisioner.measuring.history import Series as Figure
 from provisioner.measuring.pause import Engine
 from provisioner.reconcile.effects import Effects
 from provisioner.report.style import aligned
+from provisioner.report.svg import STYLE, Rectangle, escaped, rectangle, ticks
+from provisioner.report.svg import text as svg_text
 from provisioner.services import knowledge_of
 from provisioner.services.base import EngineBench
 from provisioner.values.address import Address
@@ -357,13 +359,13 @@ def _said(provider: Provider, speaker: Speaker, command: Sequence[str]) -> str:
 
 # Results as text and as values: a table, when the audio arrived, and what follows from it.
 
-HEAD = ("container", "on", "text", "format", "voice", "first audio", "all of it", "share", "bursts", "chars/s")
+HEADINGS = ("container", "on", "text", "format", "voice", "first audio", "all of it", "share", "bursts", "chars/s")
 COLUMNS = 60
 
 
 def bench_text(benches: Sequence[Bench]) -> str:
     """All of it for a terminal."""
-    rows: list[tuple[str, ...]] = [HEAD]
+    rows: list[tuple[str, ...]] = [HEADINGS]
     for bench in benches:
         rows += [_row(bench, series) for series in bench.series]
     return "\n".join([*aligned(rows), "", *_memory(benches), "", *plot(benches), "", *verdict(benches)])
@@ -457,3 +459,97 @@ def _series_content(series: Series) -> dict[str, Any]:
         "characters_per_s": series.characters_per_s,
         "runs": list(map(asdict, series.runs)),
     }
+
+
+# The picture of when audio arrived: a row for each answer, those of a text on one scale of time.
+
+WIDTH = 960
+LEFT, RIGHT = 300, 740
+"""Where time begins, and where the longest answer of a text ends."""
+EDGE = 40
+ROW, BAR = 26, 3
+TOP = 76
+GROUP_HEAD, AXIS, GAP = 34, 34, 22
+LINE = 20
+COLOURS = 6
+TITLE = "When audio arrived"
+
+Row = tuple[Bench, Series]
+
+
+def bench_svg(benches: Sequence[Bench]) -> str:
+    """The whole picture, well-formed whatever the names are; the same bytes for the same figures."""
+    colours = {bench.container: f"c{number % COLOURS}" for number, bench in enumerate(benches)}
+    parts: list[str] = []
+    y = float(TOP)
+    for rows in _by_text(benches):
+        parts += _group(rows, y, colours)
+        y += _height(rows) + AXIS + GAP
+    for words in verdict(benches):
+        parts.append(f'<text x="{EDGE}" y="{y:.1f}">{escaped(words)}</text>')
+        y += LINE
+    size = f'width="{WIDTH}" height="{y + LINE:.0f}"'
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {y + LINE:.0f}" role="img">',
+        f"<title>{TITLE}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="page" {size} rx="10"/>',
+        svg_text(EDGE, 44, TITLE, "title"),
+    ]
+    return "\n".join([*head, *parts, "</svg>"]) + "\n"
+
+
+def _by_text(benches: Sequence[Bench]) -> Iterable[list[Row]]:
+    """The rows of each text, in the order in which the texts were read first."""
+    groups: dict[str, list[Row]] = {}
+    for bench in benches:
+        for series in bench.series:
+            groups.setdefault(series.ask.text, []).append((bench, series))
+    return groups.values()
+
+
+def place_of(seconds: float, longest: float) -> float:
+    """Where a moment stands from left to right."""
+    return LEFT + (RIGHT - LEFT) * seconds / longest
+
+
+def _height(rows: Sequence[Row]) -> float:
+    """Of a text's name, a line for each container and one for each answer."""
+    return GROUP_HEAD + ROW * (len({bench.container for bench, _ in rows}) + len(rows))
+
+
+def _group(rows: Sequence[Row], top: float, colours: dict[str, str]) -> Iterator[str]:
+    """All answers to one text, below each other, and the time below them."""
+    longest = max(series.typical.last_s for _, series in rows)
+    ask = rows[0][1].ask
+    yield svg_text(EDGE, top + 14, f"{ask.text} text, {len(ask.words)} characters", "strong")
+    below = top + _height(rows)
+    for moment in ticks(longest):
+        x = place_of(moment, longest)
+        yield f'<path class="line" stroke-opacity="0.3" d="M{x:.1f} {top + GROUP_HEAD:.1f} V{below:.1f}"/>'
+        yield svg_text(x, below + 18, f"{moment:g} s", "quiet", "middle")
+    middle, before = top + GROUP_HEAD - ROW / 2, ""
+    for bench, series in rows:
+        if bench.container != before:
+            middle, before = middle + ROW, bench.container
+            yield svg_text(EDGE, middle + 4, f"{bench.container}, {bench.device}", "strong")
+        middle += ROW
+        yield f'<g class="{colours[bench.container]}">'
+        yield from _answer_row(series, middle, longest)
+        yield "</g>"
+
+
+def _answer_row(series: Series, middle: float, longest: float) -> Iterator[str]:
+    """The format and the voice, the wait, the audio with a dot for each piece, and both times."""
+    yield svg_text(LEFT - 14, middle + 4, f"{series.ask.format}, {series.ask.voice}", "quiet", "end")
+    yield from _arrivals(series.typical, middle, longest)
+    times = f"{series.first_s:.2f} of {series.total_s:.2f} s, {series.share:.2f}"
+    yield svg_text(RIGHT + 14, middle + 4, times, "quiet")
+
+
+def _arrivals(run: Run, middle: float, longest: float) -> Iterator[str]:
+    first, last = place_of(run.first_s, longest), place_of(run.last_s, longest)
+    yield f'<path class="line fallback" d="M{LEFT} {middle:.1f} H{first:.1f}"/>'
+    yield rectangle(Rectangle(first, middle - BAR / 2, last - first, BAR), "head", 2)
+    for x in sorted({round(place_of(at, longest)) for at, _ in run.chunks}):
+        yield f'<circle class="dot" cx="{x}" cy="{middle:.1f}" r="4"/>'

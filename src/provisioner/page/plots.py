@@ -11,10 +11,9 @@ from provisioner.measuring.history import Interval, Result, Series, differences
 from provisioner.measuring.probe import Kept
 from provisioner.measuring.probe_picture import memory_of, tries_svg
 from provisioner.page.content import LabContent
-from provisioner.page.style import without_style
 from provisioner.report.html import Markup, moment, opened, quiet, state, table, tag, wide
 from provisioner.report.style import count_text, duration_text
-from provisioner.report.svg import ticks
+from provisioner.report.svg import ticks, without_style
 from provisioner.values.address import Address
 
 # The plot of one figure over time.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
-from provisioner.report.lines import plain_value
+from provisioner.report.messages import plain_value
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line, table
 from provisioner.services.base import HOLD_OPTION, LAN, ResolvedService
 from provisioner.values.address import Address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ text { fill: #1f2328; font-size: 13px } .title { font-size: 20px; font-weight: 6
 .c5 .line, .c5 .rank { stroke: #39c5cf } .c5 .head, .c5 .dot { fill: #39c5cf }
 }
 """
+
+
+_RULES = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -113,3 +117,8 @@ def ticks(longest: float) -> Iterator[float]:
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least)
     yield from (number * step for number in range(math.floor(longest / step) + 1))
+
+
+def without_style(picture: str) -> str:
+    """Return the picture without its own rules, for a page whose sheet has them."""
+    return _RULES.sub("", picture)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.measuring import engine, pause
-from provisioner.measuring.gate import MOST_TRIALS
+from provisioner.measuring.history import MOST_TRIALS
 from provisioner.values.state import Execution
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import FILE, World

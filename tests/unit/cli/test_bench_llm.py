@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from provisioner.measuring import endpoints, llm
+from provisioner.measuring.endpoints import filler
 from provisioner.measuring.history import Result, result_in
 from provisioner.measuring.llm import SCHEMA
-from provisioner.measuring.prompts import filler
 from tests.doubles.openai.timed_engine import StandIn, serving
 from tests.snapshots import case_name
 from tests.unit.cli.conftest import ENGINE_KEY, World

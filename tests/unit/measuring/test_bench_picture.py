@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from provisioner.measuring.speech import Ask, Bench, Run, Series, verdict
-from provisioner.measuring.speech_picture import LEFT, RIGHT, WIDTH, bench_svg, place_of
+from provisioner.measuring.speech import LEFT, RIGHT, WIDTH, Ask, Bench, Run, Series, bench_svg, place_of, verdict
 from provisioner.report.svg import ticks
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.measuring.engine_picture import LEFT, RIGHT, WIDTH, engine_bench_svg
+from provisioner.measuring.engine import LEFT, RIGHT, WIDTH, engine_bench_svg
 from provisioner.measuring.history import Result, Series, Setting, Trial
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.gate import compared, held, others, troubled
-from provisioner.measuring.history import SECONDS, Result, Series, Setting, Trial
+from provisioner.measuring.history import SECONDS, Result, Series, Setting, Trial, compared, held, others, troubled
 
 RECORDED = Path(__file__).parents[2] / "data/benchmarks/llama_bench_series.jsonl"
 """Written by ``benchmarks.engine_series`` before there was a gate; each series has the default number of trials."""

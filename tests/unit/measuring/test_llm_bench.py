@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.measuring.endpoints import WORDS, Length, UncountedError, filler, length_of, tokens_in
 from provisioner.measuring.history import Setting as Where
 from provisioner.measuring.history import line_of, result_in
 from provisioner.measuring.llm import (
@@ -29,7 +30,6 @@ from provisioner.measuring.llm import (
     tokenizer_text,
     writing_per_s,
 )
-from provisioner.measuring.prompts import WORDS, Length, UncountedError, filler, length_of, tokens_in
 
 RECORDED = Path(__file__).parents[2] / "data/benchmarks/llama_benchy_progress.jsonl"
 """Of llama-benchy 0.4.0 against the double ``timed_engine``: first token after 0.05 s, then one each 0.01 s."""

@@ -12,8 +12,16 @@ from syrupy.assertion import SnapshotAssertion
 from provisioner.lab.served import Served
 from provisioner.page.clients import CLIENTS, Gateway, client_text
 from provisioner.reconcile.text import plan_text, status_text
-from provisioner.report.lines import event_line, json_line, plain_value, version_line
-from provisioner.report.messages import check_text, error_text, findings_text, summary_text
+from provisioner.report.messages import (
+    check_text,
+    error_text,
+    event_line,
+    findings_text,
+    json_line,
+    plain_value,
+    summary_text,
+    version_line,
+)
 from provisioner.report.style import Style, duration_text, limit_text, safe_text, table
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
