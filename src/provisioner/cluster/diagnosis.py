@@ -16,12 +16,11 @@ from provisioner.cluster.facts import (
     Silent,
     is_address,
 )
-from provisioner.cluster.lists import invalid_lists
 from provisioner.cluster.node_conditions import is_heard_only, link_lines, node_diagnoses, ring_diagnoses
 from provisioner.cluster.read_corosync import RECENT_S, is_about
 from provisioner.cluster.redundancy import degraded_diagnoses, why_blocked
 from provisioner.cluster.references import named_lines, orphan_diagnoses
-from provisioner.cluster.view import View, is_clustered, is_running, versions_text
+from provisioner.cluster.view import View, invalid_lists, is_clustered, is_running, versions_text
 
 CLOCK_SKEW_LIMIT_S = 5.0
 """Between two nodes. corosync needs no clocks; but the lines of two logs can no longer be put in order, a certificate

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from provisioner.cluster.facts import Condition, Diagnosis, Member, NodeFacts, named, plain_name
-from provisioner.cluster.lists import setting_differences
 from provisioner.cluster.read_corosync import is_about
 from provisioner.cluster.view import (
     DEAD,
@@ -18,6 +17,7 @@ from provisioner.cluster.view import (
     named_otherwise,
     near_addresses,
     pve_age_words,
+    setting_differences,
     usable_addresses,
     version_of,
     versions_text,

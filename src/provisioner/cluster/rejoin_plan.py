@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import Literal
 
 from provisioner.cluster.facts import CorosyncConf, Member, NodeFacts, is_address
-from provisioner.cluster.lists import setting_differences
 from provisioner.cluster.record import Record
-from provisioner.cluster.view import has_newer_pve, near_addresses, pve_age_words
+from provisioner.cluster.view import has_newer_pve, near_addresses, pve_age_words, setting_differences
 
 Restart = Literal["", "corosync", "pve-cluster"]
 

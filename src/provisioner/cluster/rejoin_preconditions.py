@@ -9,11 +9,17 @@ from enum import StrEnum
 
 from provisioner.cluster.diagnosis import CLOCK_SKEW_LIMIT_S
 from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Guest, Member, NodeFacts, Silent, named
-from provisioner.cluster.lists import list_faults, setting_differences
 from provisioner.cluster.node_conditions import put_name_back
 from provisioner.cluster.record import Record
 from provisioner.cluster.rejoin_plan import Kind, RejoinPlan, lead_address, node_address, own_entry
-from provisioner.cluster.view import has_newer_pve, is_running, named_otherwise, pve_age_words
+from provisioner.cluster.view import (
+    has_newer_pve,
+    is_running,
+    list_faults,
+    named_otherwise,
+    pve_age_words,
+    setting_differences,
+)
 from provisioner.cluster.votes import expected_votes, is_two_node, needed_by, votes_without
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
 from provisioner.values.refusals import did_you_mean

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.cluster.changes import Snapshot, changes, snapshot
 from provisioner.cluster.facts import ClusterFacts, CorosyncConf, Signatures
+from provisioner.cluster.watch import Snapshot, changes, snapshot
 from tests.cluster_facts import cluster, members
 from tests.cluster_looks import State, facts_of
 

@@ -10,9 +10,9 @@ import pytest
 from provisioner.cluster.diagnosis import diagnose, is_healthy
 from provisioner.cluster.facts import CorosyncConf
 from provisioner.cluster.forget_plan import Leftovers, target_of
-from provisioner.cluster.lists import list_faults
 from provisioner.cluster.rejoin_preconditions import require_node
 from provisioner.cluster.text import cluster_content, diagnosis_text
+from provisioner.cluster.view import list_faults
 from provisioner.values.errors import PreflightError
 from tests.case_files import read_cases
 from tests.cluster_facts import members
