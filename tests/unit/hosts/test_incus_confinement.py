@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from provisioner.hosts.base import PRIVATE
 from provisioner.hosts.incus.api import WireError
 from provisioner.hosts.incus.inside import IncusHost
 from provisioner.hosts.incus.network import ACLS, REFUSED, Network, name_of, released
 from provisioner.hosts.incus.translate import LAB
-from provisioner.hosts.ways_out import PRIVATE
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Instance
 from tests.unit.ansible.switch_programs import program

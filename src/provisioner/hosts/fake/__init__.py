@@ -16,9 +16,8 @@ from typing import ClassVar
 from provisioner.hosts.base import READY_TIMEOUT_S, Kind, Provider
 from provisioner.hosts.fake.cards import Cards
 from provisioner.hosts.fake.locks import Locks
-from provisioner.hosts.fake.programs import PROGRAMS
 from provisioner.hosts.fake.volumes import Volume, Volumes
-from provisioner.hosts.fake.world import Container, Program, World, asks_dhcp
+from provisioner.hosts.fake.world import PROGRAMS, Container, Program, World, asks_dhcp
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.values.host_facts import Capacity, Disk

@@ -20,7 +20,6 @@ from provisioner.values.plan import Change
 from provisioner.values.state import Fleet, HostState, Instance
 
 if TYPE_CHECKING:
-    from provisioner.hosts.incus import graphics
     from provisioner.hosts.incus.network import Network
     from provisioner.hosts.incus.volumes import Volumes
     from provisioner.inside.file_systems import Run
@@ -130,14 +129,12 @@ class IncusProvider(Inside, Provider):
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""
-        from provisioner.hosts.incus import graphics
-
         with self.worded(f"Unable to create container {instance.name}"):
             self._require_image(instance)
             body = request_for(instance, self.root_disk, self.pool) | {"profiles": [self.profile]}
             try:
                 self.client.change("post", "instances", body=body)
-                if graphics.needed_groups(instance.devices):
+                if translate.needed_groups(instance.devices):
                     self._make(instance)
             except (WireError, ProviderError) as error:
                 if not (isinstance(error, WireError) and api.is_name_clash(error)):
@@ -182,14 +179,14 @@ class IncusProvider(Inside, Provider):
         return lambda words: self.on_progress(instance.name, words)
 
     def _make(self, instance: Instance) -> None:
-        from provisioner.hosts.incus import containers, graphics
+        from provisioner.hosts.incus import containers
 
-        needed = graphics.needed_groups(instance.devices)
-        groups = self._groups(instance.name, needed) if needed else graphics.NO_GROUPS
+        needed = translate.needed_groups(instance.devices)
+        groups = self._groups(instance.name, needed) if needed else translate.NO_GROUPS
         root, pool = self.root_disk, self.pool
         containers.change(self.client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
 
-    def _groups(self, name: str, needed: Collection[str]) -> graphics.Groups:
+    def _groups(self, name: str, needed: Collection[str]) -> translate.Groups:
         from provisioner.gpus.choice import FILE, numbers_in
         from provisioner.hosts.incus import files
 
@@ -331,7 +328,6 @@ KIND = Kind(
         "hosts/incus/api",
         "hosts/incus/execute",
         "hosts/incus/files",
-        "hosts/incus/graphics",
         "hosts/incus/inside",
         "hosts/incus/stopping",
         "hosts/incus/translate",

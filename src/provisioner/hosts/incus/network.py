@@ -16,10 +16,10 @@ from ipaddress import ip_interface
 from typing import TYPE_CHECKING, Any
 
 from provisioner.hosts import base
+from provisioner.hosts.base import addresses_of, public_ranges
 from provisioner.hosts.incus.api import WireError
 from provisioner.hosts.incus.containers import Body, change
 from provisioner.hosts.incus.translate import LAB, address_in, publications_of
-from provisioner.hosts.ways_out import addresses_of, public_ranges
 from provisioner.values.state import Device, Instance
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
-from provisioner.hosts.incus import graphics
 from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, Status
 
@@ -19,11 +19,22 @@ _STATUS = {"Running": Status.RUNNING, "Stopped": Status.STOPPED, "Frozen": Statu
 _DECIMAL = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "EB": 10**18}
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
 _UNITS = _DECIMAL | _BINARY
+GROUPS = "user.provisioner.groups"
+"""The key that names the container's groups to which our device files belong, with their numbers: "render=104"."""
+RUNTIME, CAPABILITIES = "nvidia.runtime", "nvidia.driver.capabilities"
+_REQUIREMENTS = {"require_driver": "nvidia.require.driver", "require_cuda": "nvidia.require.cuda"}
+_OF_GPU = {"type": "gpu", "gputype": "physical"}
+_OF_FILE = {"type": "unix-char"}
+KEYS = (GROUPS, RUNTIME, CAPABILITIES, *_REQUIREMENTS.values())
+NAMES: Mapping[str, str] = {"gpu": "gpu", "gpu-kfd": "unix-char"}
+"""Our devices, with Incus' types of them; one of another name is its user's own."""
+DEFAULT_MODE = "0660"
+
+Groups = Mapping[str, int]
+NO_GROUPS: Groups = MappingProxyType({})
 
 
-def request_for(
-    instance: Instance, root: Mapping[str, str], pool: str, groups: graphics.Groups = graphics.NO_GROUPS
-) -> dict[str, Any]:
+def request_for(instance: Instance, root: Mapping[str, str], pool: str, groups: Groups = NO_GROUPS) -> dict[str, Any]:
     """The body that creates ``instance``; ``root`` is the profile's root disk, ``pool`` holds the artifact volumes.
 
     ``groups`` are the container's, by name; a device of another group is left out: the container has to be there first.
@@ -36,7 +47,7 @@ def request_for(
         IMAGE: instance.image,
         "security.privileged": "false",
         **_without_empty(_limits(instance)),
-        **graphics.keys(possible, groups),
+        **keys(possible, groups),
     }
     devices = {device.name: _incus_device(device, pool, groups) for device in possible}
     if instance.disk is not None:
@@ -51,7 +62,7 @@ def updated(
     instance: Instance,
     root: Mapping[str, str],
     pool: str,
-    groups: graphics.Groups = graphics.NO_GROUPS,
+    groups: Groups = NO_GROUPS,
 ) -> dict[str, Any]:
     """The body of an existing container with what ``instance`` says; whatever has no field in ``Instance`` stays."""
     config = _updated_config(body, instance, groups)
@@ -69,14 +80,14 @@ def updated(
     return {**body, "config": config, "devices": devices}
 
 
-def _updated_config(body: Mapping[str, Any], instance: Instance, groups: graphics.Groups) -> dict[str, str]:
+def _updated_config(body: Mapping[str, Any], instance: Instance, groups: Groups) -> dict[str, str]:
     """The container's keys: those that are not ours as they are, ours as the instance says."""
     limits = _limits(instance)
     our_keys = set(limits)
-    if any(graphics.is_ours(name, device) for name, device in body["devices"].items()):
-        our_keys.update(graphics.KEYS)
+    if any(is_our_device(name, device) for name, device in body["devices"].items()):
+        our_keys.update(KEYS)
     config = {key: value for key, value in body["config"].items() if key not in our_keys}
-    config |= _without_empty({**limits, **graphics.keys(instance.devices, groups)})
+    config |= _without_empty({**limits, **keys(instance.devices, groups)})
     return config
 
 
@@ -284,10 +295,10 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[str, str]:
+def _incus_device(device: Device, pool: str, groups: Groups) -> dict[str, str]:
     properties = device.properties
     if device.kind in ("gpu", "node"):
-        return graphics.incus_device(device, groups)
+        return incus_device(device, groups)
     if device.kind == "volume":
         disk = {"type": "disk", "pool": pool, "source": properties["volume"], "path": properties["path"]}
         if properties.get("readonly") == "true":
@@ -301,8 +312,8 @@ def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[st
 
 def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device | None:
     """The device as ours; None for one that is not of a kind that we make."""
-    if graphics.is_ours(name, found):
-        return graphics.neutral_device(name, found, config)
+    if is_our_device(name, found):
+        return neutral_device(name, found, config)
     if found["type"] == "proxy":
         protocol = UDP if found["listen"].startswith(f"{UDP}:") else TCP
         ends = {end: found[end].removeprefix(f"{protocol}:") for end in ("listen", "connect")}
@@ -315,3 +326,77 @@ def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, st
         readonly = found.get("readonly", "false")
         return Device(name, "volume", {"volume": found["source"], "path": found["path"], "readonly": readonly})
     return None
+
+
+# Cards and device files in Incus' words and back: devices, keys of the container, numbers of its groups.
+
+
+def is_our_device(name: str, found: Mapping[str, str]) -> bool:
+    """Whether the device is one that we make."""
+    return NAMES.get(name) == found["type"]
+
+
+def needed_groups(devices: Iterable[Device]) -> frozenset[str]:
+    """The groups of the container whose numbers have to be known."""
+    groups = {device.properties.get("group") for device in devices}
+    return frozenset(group for group in groups if group is not None)
+
+
+def incus_device(device: Device, groups: Groups) -> dict[str, str]:
+    """The device as Incus keeps it."""
+    properties = device.properties
+    found = dict(_OF_GPU if device.kind == "gpu" else _OF_FILE)
+    for name in ("pci", "path", "mode"):
+        if name in properties:
+            found[name] = properties[name]
+    if "group" in properties:
+        found["gid"] = str(groups[properties["group"]])
+    return found
+
+
+def neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device:
+    """Our device as it was asked for; a group by its name where it still has the number that it had."""
+    properties = {key: found[key] for key in ("pci", "path") if key in found}
+    properties["mode"] = found.get("mode", DEFAULT_MODE)
+    if "gid" in found:
+        properties["group"] = _group_of(found["gid"], config)
+    if found["type"] != "gpu":
+        return Device(name, "node", properties)
+    if config.get(RUNTIME) == "true":
+        properties["runtime"] = config.get(CAPABILITIES, "")
+        for option, key in _REQUIREMENTS.items():
+            if key in config:
+                properties[option] = config[key]
+    return Device(name, "gpu", properties)
+
+
+def _group_of(number: str, config: Mapping[str, str]) -> str:
+    """The group that has this number in the container; the number itself where none was noted."""
+    names = {noted: group for group, noted in groups_in(config).items()}
+    return names.get(int(number), number)
+
+
+def keys(devices: Iterable[Device], groups: Groups) -> dict[str, str]:
+    """The container's keys that our devices need beside themselves."""
+    config: dict[str, str] = {}
+    for device in devices:
+        if "runtime" not in device.properties:
+            continue
+        config |= {RUNTIME: "true", CAPABILITIES: device.properties["runtime"]}
+        for name, key in _REQUIREMENTS.items():
+            if name in device.properties:
+                config[key] = device.properties[name]
+    needed = sorted(needed_groups(devices))
+    if needed:
+        config[GROUPS] = ",".join(f"{name}={groups[name]}" for name in needed)
+    return config
+
+
+def groups_in(config: Mapping[str, str]) -> dict[str, int]:
+    """The numbers of groups that were noted."""
+    numbers: dict[str, int] = {}
+    for pair in config.get(GROUPS, "").split(","):
+        name, _, number = pair.partition("=")
+        if number.isdigit():
+            numbers[name] = int(number)
+    return numbers

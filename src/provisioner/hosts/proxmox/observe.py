@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from provisioner.hosts.base import Looked
-from provisioner.hosts.proxmox import confinement, execute, marks, templates, volumes
+from provisioner.hosts.proxmox import execute, marks, network, templates, volumes
 from provisioner.hosts.proxmox.execute import PctCall
 from provisioner.hosts.proxmox.guest import Guest, address_in, names_of, pools_of, snapshots_of
 from provisioner.hosts.proxmox.host import Entry, ProxmoxHost, containers_elsewhere, elsewhere_hint, elsewhere_text
@@ -48,7 +48,7 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
         ours = host.client.many([partial(_with_details, host, guest) for guest in ours])
     held: dict[int, tuple[str, ...] | None] = {}
     if first.confines:
-        told = host.client.many([partial(confinement.read, host, guest) for guest in ours])
+        told = host.client.many([partial(network.read_reaches, host, guest) for guest in ours])
         held = {guest.vmid: reaches for guest, reaches in zip(ours, told, strict=True)}
     adoptable: dict[str, Instance] = {}
     for guest in guests:
@@ -95,7 +95,7 @@ def _first_answers(host: ProxmoxHost) -> _FirstAnswers:
         partial(client.get, "nodes", node, "aplinfo"),
         partial(templates.storages_of, client),
         lambda: host.machine,
-        partial(confinement.is_on, client),
+        partial(network.is_firewall_on, client),
     ]
     return _FirstAnswers(*client.many(calls))
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.hosts.base import addresses_of
 from provisioner.hosts.proxmox import ProxmoxProvider
 from provisioner.hosts.proxmox.access import Access
-from provisioner.hosts.ways_out import addresses_of
 from provisioner.labfile.hosts import behind_firewall
 from provisioner.values.errors import ProviderError
 from provisioner.values.plan import differences
@@ -287,7 +287,7 @@ def test_names_lead_to_addresses_of_either_kind_and_an_unknown_one_is_no_way_out
     def asked(host: str, *, asks: bool) -> list[str]:
         return known[host] if asks and host in known else addresses_of(host, asks=False)
 
-    monkeypatch.setattr("provisioner.hosts.proxmox.confinement.addresses_of", asked)
+    monkeypatch.setattr("provisioner.hosts.proxmox.network.addresses_of", asked)
     held = replace(web, reaches=("nas.home:445", "voice:8880"))
     provider.network.confine(held)
     assert seen(provider) == held.reaches
