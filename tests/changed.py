@@ -78,7 +78,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SRC + r"ansible/(connection|callback)/", ("*connection*", *REPRESENTATIVES)),
     (SRC + r"ansible/inventory/", ("*inventory*", "*collection*")),
     (SRC + r"(ansible|inside/module_server)/", (*REPRESENTATIVES, "molecule/*")),
-    (SRC + r"(manual|generate|__main__|__init__)\.py|" + SRC + r"(data/|py\.typed)", REPRESENTATIVES),
+    (SRC + r"(generate|__main__|__init__)\.py|" + SRC + r"(data/|py\.typed)", REPRESENTATIVES),
     (SRC + r"(catalog|cli|inside|lab|labfile|reconcile|services|values)/", EVERYTHING),
     (r"(?P<name>tests/integration/(\w+/)?test_\w+\.py)$", ("{name}",)),
     (r"tests/integration/(?P<name>up|cluster)/", ("tests/integration/{name}/*",)),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.manual import installed_files
+from provisioner.generate import installed_files
 from provisioner.values import paths
 from tests.checkout import tracked_files
 

@@ -19,7 +19,7 @@ import pytest
 
 from provisioner import generate
 from provisioner.cli.app import VERBS, app
-from provisioner.manual import installed_files, manual_page, roff
+from provisioner.generate import installed_files, manual_page, roff
 from provisioner.values.errors import ExitCode
 from tests.processes import killed_at_end
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.eject.texts import Box, Source, ejected_texts
+from provisioner.eject.eject import Box, Source, ejected_texts
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.written import host_variables, role_variables

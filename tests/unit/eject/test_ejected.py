@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.eject.eject import PRELOAD, modules_of, packages_of, plugin_text
-from provisioner.eject.texts import Box, Source, connection_plugins, ejected_texts, plain_yaml, roles_of
+from provisioner.eject.eject import (
+    PRELOAD,
+    Box,
+    Source,
+    connection_plugins,
+    ejected_texts,
+    modules_of,
+    packages_of,
+    plain_yaml,
+    plugin_text,
+    roles_of,
+)
 from provisioner.values import paths
 from provisioner.values.state import Instance, Secret, Service
 

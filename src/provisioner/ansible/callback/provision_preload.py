@@ -2,7 +2,7 @@
 
 A callback is what Ansible loads in its own process before the first task. Modules of Python are loaded once, and
 modules of Ansible that an earlier run has packed need not be packed again. Imports of ours stand inside functions: an
-ejected lab brings its own copies (``provisioner.eject.texts``).
+ejected lab brings its own copies (``provisioner.eject.eject``).
 """
 
 from __future__ import annotations

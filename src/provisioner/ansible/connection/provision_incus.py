@@ -2,7 +2,7 @@
 """Ansible connection plugin: tasks run in an Incus container through its API; no sshd, no ``incus`` command.
 
 A worker is forked per task, so only what this needs is imported: the provider's websockets, never pylxd. Imports of
-ours stand inside functions: an ejected lab brings its own copies (``provisioner.eject.texts``).
+ours stand inside functions: an ejected lab brings its own copies (``provisioner.eject.eject``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Ansible connection plugin: tasks run in a Proxmox container, as by ``pct exec``, over Ansible's own ssh plugin.
 
 What is run, and its input, go over stdin, so that neither stands among the arguments of a process on the node. Imports
-of ours stand inside functions: an ejected lab brings its own copies (``provisioner.eject.texts``).
+of ours stand inside functions: an ejected lab brings its own copies (``provisioner.eject.eject``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The controller's side: recognises a payload that the module server can run, and has it run there.
 
 Used by the connection plugins, in a process of its own for each task: what a run knows of its servers lies in a folder
-of notes, a file for each container. An ejected lab takes this module along (``provisioner.eject.texts``).
+of notes, a file for each container. An ejected lab takes this module along (``provisioner.eject.eject``).
 """
 
 from __future__ import annotations
