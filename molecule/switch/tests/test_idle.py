@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,6 +122,16 @@ def test_looks_do_not_wake_it(host: Host) -> None:
     assert "The engine is asleep" in ask(host, get("/v1/models"))[1]
     assert starts(host) == before
     assert host.check_output(f"systemctl is-active {ENGINE} || true") == "inactive"
+
+
+def test_one_without_the_key_is_refused_at_once_and_starts_nothing(host: Host) -> None:
+    converged(idle="1s", key_sha256=[hashlib.sha256(b"key").hexdigest()])
+    fallen_asleep(host)
+    before = starts(host)
+    took, answer = ask(host, SHORT)
+    assert (status(answer), took < LOADS_S) == (401, True)
+    assert starts(host) == before
+    converged(idle="1s")
 
 
 def test_the_next_request_wakes_it_and_its_start_is_noted(host: Host) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # the plan is made when a verb touches the world
 def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool, no_rollback: bool) -> int:
     """Make the file true and prove it.
 
-    Shows the plan and asks. When it ends with 0, every service has proved that it works. A container that fails its
-    proof after a change is rolled back to the state that had proved itself.
+    Shows the plan and asks. When it ends with 0, every service that was changed has proved that it works. A container
+    that fails its proof after a change is rolled back to the state that had proved itself.
     """
     from provisioner.reconcile.up import How
     from provisioner.reconcile.up import up as bring_up

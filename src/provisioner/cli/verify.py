@@ -17,7 +17,7 @@ from provisioner.values.errors import ExitCode
 @option("--wake", is_flag=True, help="Also prove what is asleep, which starts it.")
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
 def verify(session: Session, words: Words, *, after_reboot: bool, wake: bool, detailed_exitcode: bool) -> int:
-    """Prove that everything works; without --after-reboot change and stop nothing."""
+    """Prove that everything works; without --after-reboot and --wake it changes, starts and stops nothing."""
     from provisioner.reconcile import prove, up
     from provisioner.report.messages import finding_diagnostic, findings_text
     from provisioner.values.plan import Wishes

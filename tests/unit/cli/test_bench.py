@@ -96,14 +96,15 @@ def test_every_answer_is_kept_with_what_it_was_measured_on(world: World, lab: Pa
     assert result.cold.keys() == {"first audio", "all audio"}
 
 
-@pytest.mark.usefixtures("asked")
-def test_results_are_listed_and_held_against_each_other(world: World) -> None:
+def test_results_are_listed_and_held_against_each_other(world: World, asked: list[Sequence[str]]) -> None:
     for seconds in (1.0, 2.0):
         SLOW[0] = seconds
         assert world.command(*TEN).code == 0
+    measured = len(asked)
     shown = world.command("bench", "voice", "--history")
     assert (shown.code, shown.out.count("first audio @ short mp3 af_heart")) == (0, 2), shown.err
     assert world.command("bench", "voice", "--compare", "1", "last").ended(0) == world.snapshot
+    assert len(asked) == measured > 0
 
 
 @pytest.mark.usefixtures("asked")

@@ -318,12 +318,14 @@ def test_verify_tells_pending_changes_when_asked(up: World, lab: Path) -> None:
 
 
 def test_down_stops_and_up_starts_again(up: World) -> None:
+    stored = {name: dict(container.files) for name, container in up.host.containers.items()}
     assert up.command("down").code == 4
     assert running(up) == CONTAINERS
     assert up.command("down", "--yes").code == 0
     assert set(up.host.containers) == CONTAINERS
     assert running(up) == set()
     assert up.command("down").printed == up.snapshot
+    assert {name: dict(container.files) for name, container in up.host.containers.items()} == stored
     assert up.command("up", "--yes").code == 0
     assert running(up) == CONTAINERS
 
