@@ -43,7 +43,7 @@ VERBS = {
     "rollback": ("provisioner.cli.rollback", "Bring containers back to a state that was kept."),
     "clone": ("provisioner.cli.clone", "Copy a container."),
     "logs": ("provisioner.cli.logs", "Print what the services wrote to their journals."),
-    "open": ("provisioner.cli.open", "Open a desktop, or write a file for RDP clients."),
+    "open": ("provisioner.cli.open", "Open a page or a desktop, or print where it is."),
     "exec": ("provisioner.cli.exec", "Run a command in a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
     "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),

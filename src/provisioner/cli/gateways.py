@@ -1,15 +1,30 @@
-"""Addresses for clients of a lab: its gateway with the URL, and its containers."""
+"""Addresses for people and clients of a lab: its pages and desktops, its gateway, and its containers."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from provisioner.catalog import Catalog
+from provisioner.cli.options import DEFAULT_FILE
 from provisioner.cli.session import Session
+from provisioner.hosts.base import Provider
 from provisioner.lab.opening import Lab
-from provisioner.lab.resolved import SPEECH_PROTOCOL
-from provisioner.page.clients import PROTOCOL, Entrance, Gateway, Speech, entrance_of, speech_endpoint_of
+from provisioner.lab.resolved import ENGINE_PROTOCOL, SPEECH_PROTOCOL
+from provisioner.labfile.loader import place_of_secret
+from provisioner.page.clients import (
+    PROTOCOL,
+    Endpoint,
+    Entrance,
+    Gateway,
+    Speech,
+    endpoints_of,
+    entrance_of,
+    speech_endpoint_of,
+)
+from provisioner.report.style import table
+from provisioner.services.base import LAN
 from provisioner.values.errors import InputError, PreflightError
 
 # The gateway: where clients ask, and where they have texts spoken.
@@ -45,7 +60,9 @@ def answering(lab: Lab, find_address: FindAddress) -> Answering:
     if endpoint is not None:
         speaks_at = url if endpoint.entrance == first else _url(endpoint.entrance, find_address)
         speech = Speech(speaks_at, endpoint.entrance.key_variable, endpoint.model, endpoint.voice)
-    return Answering(Gateway(lab.name, url, first.key_variable, first.models, speech), first.has_own_root)
+    command = place_of_secret(lab.loaded, first.key).command if first.key else ""
+    gateway = Gateway(lab.name, url, first.key_variable, first.models, speech, command)
+    return Answering(gateway, first.has_own_root)
 
 
 def _what_to_add(catalog: Catalog) -> str:
@@ -82,3 +99,92 @@ def _observed_address(session: Session, lab: Lab, name: str) -> str:
     if there.address is None:
         raise PreflightError(f"{what}: it does not run", resolution=f"Run: provision up {lab.loaded.path}")
     return there.address
+
+
+# All addresses that people need, as `up` and `status` tell them at their end.
+
+HEAD = ("ADDRESS", "SERVICE", "SIGN IN", "NEXT")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One address of the lab as it is told: ``url`` is empty while its container has none.
+
+    ``secret`` says where the password or the key lies, and ``next`` is the command that goes on from here.
+    """
+
+    service: str
+    kind: str
+    url: str
+    user: str
+    secret: str
+    next: str
+
+
+def say_endpoints(session: Session, lab: Lab, addresses: Mapping[str, str | None], names: Collection[str] = ()) -> None:
+    """Tell where people go from here, of these containers (none: of all).
+
+    ``addresses``: those of containers, None for one that has none now; one that is reached otherwise needs none.
+    """
+    console = session.console
+    rows = list[tuple[str, ...]]()
+    for shown in _shown(lab, addresses, names):
+        console.line("endpoint", shown)
+        if shown.url:
+            rows.append((shown.url, shown.service, _sign_in(shown), shown.next))
+    if rows:
+        console.say(f"\n{table(HEAD, rows, console.style)}")
+
+
+def asked_addresses(lab: Lab, providers: Mapping[str, Provider], names: Collection[str] = ()) -> dict[str, str | None]:
+    """Ask the hosts for addresses of containers that no door and no host stands before; those with them need none."""
+    from provisioner.lab.resolved import host_name
+    from provisioner.reconcile import observe
+
+    containers = lab.resolved.containers
+    asked = {host_name(containers[one.service.container]) for one in _named(lab, names) if not _is_reached(lab, one)}
+    actual = observe.observe(lab.name, {host: providers[host] for host in sorted(asked)})
+    return {instance.name: instance.address for instance in actual.instances}
+
+
+def _named(lab: Lab, names: Collection[str]) -> Iterator[Endpoint]:
+    for endpoint in endpoints_of(lab.resolved):
+        if not names or endpoint.service.container in names:
+            yield endpoint
+
+
+def _is_reached(lab: Lab, endpoint: Endpoint) -> bool:
+    """Whether the file alone says where people reach it."""
+    return bool(endpoint.site) or _lan_address(lab, endpoint) is not None
+
+
+def _lan_address(lab: Lab, endpoint: Endpoint) -> str | None:
+    from provisioner.reconcile.addresses import lan_address
+
+    service = endpoint.service
+    return lan_address(lab, service.container) if service.expose == LAN else None
+
+
+def _shown(lab: Lab, addresses: Mapping[str, str | None], names: Collection[str]) -> Iterator[Shown]:
+    for endpoint in _named(lab, names):
+        service = endpoint.service
+        own = addresses.get(service.container, "")
+        address = own if own is None else _lan_address(lab, endpoint) or own
+        url = "" if address is None else endpoint.url(address)
+        secret = place_of_secret(lab.loaded, endpoint.secret).words if endpoint.secret else ""
+        yield Shown(service.address, endpoint.kind, url, endpoint.user, secret, next_command(lab, endpoint))
+
+
+def next_command(lab: Lab, endpoint: Endpoint) -> str:
+    """The command that opens a page or a desktop, or says what clients of an API need; empty for other APIs."""
+    file = () if str(lab.loaded.path) == DEFAULT_FILE else (str(lab.loaded.path),)
+    if endpoint.kind != "api":
+        return " ".join(("provision open", *file, endpoint.service.container))
+    speaks = endpoint.service.page.protocol in (ENGINE_PROTOCOL, SPEECH_PROTOCOL)
+    return " ".join(("provision show --client openai", *file)) if speaks else ""
+
+
+def _sign_in(shown: Shown) -> str:
+    if not shown.secret:
+        return shown.user or "-"
+    return f"{shown.user}, password: {shown.secret}" if shown.user else f"key: {shown.secret}"

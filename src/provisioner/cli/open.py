@@ -1,4 +1,4 @@
-"""The verb ``open``: a desktop on this screen, or the file that an RDP client opens."""
+"""The verb ``open``: a page in this machine's browser, a desktop on its screen, or the file for an RDP client."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from pathlib import Path
 
 import click
 
+from provisioner.cli.gateways import address_of
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
-from provisioner.page.clients import Client, Desktop, certificate_word, client, rdp_text
+from provisioner.labfile.loader import place_of_secret
+from provisioner.page.clients import Client, Desktop, Endpoint, certificate_word, client, endpoints_of, rdp_text
 from provisioner.services import knowledge_of
+from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError, PreflightError, ProvisionError
 from provisioner.values.plain_data import Foreign
 
-PROTOCOL = "rdp"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+BROWSERS = ("open", "xdg-open", "sensible-browser", "wslview")
+"""Programs that open an address in the browser of the user's choice, in the order in which they are looked for."""
+PAGE_SUFFIX = ".html"
 FINGERPRINT = re.compile(r"(?:[0-9A-F]{2}:)+[0-9A-F]{2}")
 STDERR = 2
 FREERDP_FAILED = 128
@@ -30,20 +35,79 @@ FREERDP_FAILED = 128
 
 @click.command("open")
 @verb
-@lab_words(names=True, shape="[FILE] CONTAINER")
+@lab_words(names=True, shape="[FILE] [CONTAINER|PAGE.html]")
 @option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.rdp", help="Write this file.")
 def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa: A001  # a verb's function bears its name
-    """Open the desktop of a container with this machine's RDP client.
+    """Open the page or the desktop of a container, or a page that report wrote: provision open chat.
 
-    Where there is none that could ask for the password, in a window or on this terminal, or no screen, and with
-    --output, a file is written that RDP clients open, on Windows as well. Nothing holds the password.
+    A page is opened in this machine's browser, a desktop with its RDP client. Without a screen the address of a page
+    is printed, with the account and where its password lies. Of a desktop a file is written then that RDP clients
+    open, on Windows as well; so it is with --output, and where no client could ask for the password. Nothing holds
+    the password.
     """
+    if len(words.names) == 1 and words.names[0].endswith(PAGE_SUFFIX):
+        return _open_file(session, Path(words.names[0]))
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
-    lab.check_targets(words.names)
-    desktop = _desktop(session, lab, words)
+    endpoint = _chosen(lab, words)
+    if endpoint.kind == "desktop":
+        return _open_desktop(session, lab, endpoint.service, output)
+    if output is not None:
+        raise click.UsageError("--output is for desktops.")
+    service = endpoint.service
+    address = "" if endpoint.site else address_of(session, lab, service.container, is_on_lan=service.is_on_lan)
+    secret = place_of_secret(lab.loaded, endpoint.secret).words if endpoint.secret else ""
+    return _open_page(session, endpoint.url(address), endpoint.user, secret)
+
+
+def _open_file(session: Session, page: Path) -> int:
+    if not page.is_file():
+        raise InputError(
+            f"Unable to open {page}: there is no such file", resolution=f"Run: provision report {page}   to write it"
+        )
+    return _open_page(session, page.resolve().as_uri())
+
+
+def _open_page(session: Session, url: str, user: str = "", secret: str = "") -> int:
+    """Open a page in a browser, or print where it is."""
+    browser = next(filter(None, map(_found, BROWSERS)), None) if _has_screen() else None
+    sign_in = f" Sign in as {user}; the password: {secret}." if secret else ""
+    if browser is None:
+        session.console.result(f"{url}\n{sign_in.lstrip()}".rstrip(), address=url, user=user, secret=secret)
+        return ExitCode.DONE
+    command = (browser, url)
+    _started(Client(command, on_terminal=False))
+    session.console.result(f"Opened {url}.{sign_in}", address=url, user=user, secret=secret, command=list(command))
+    return ExitCode.DONE
+
+
+def _has_screen() -> bool:
+    return any(os.environ.get(name) for name in SCREENS) or sys.platform != "linux"
+
+
+def _chosen(lab: Lab, words: Words) -> Endpoint:
+    """The one page or desktop that is meant: of the only container that has one, or of the one that is named."""
+    offered = [endpoint for endpoint in endpoints_of(lab.resolved) if endpoint.kind != "api"]
+    wanted = list[Endpoint]()
+    for endpoint in offered:
+        names = (endpoint.service.container, endpoint.service.address)
+        if not words.names or words.names[0] in names:
+            wanted.append(endpoint)
+    if len(wanted) == 1 and len(words.names) <= 1:
+        return wanted[0]
+    named = " ".join(words.names) or "the file"
+    listed = ", ".join(endpoint.service.address for endpoint in wanted) or "none"
+    hint = f"No service of the file has one. What programs need: provision show {lab.loaded.path} --client openai"
+    if offered:
+        others = ", ".join(endpoint.service.address for endpoint in offered)
+        hint = f"Name one of these: provision open {lab.loaded.path} NAME ({others})"
+    raise InputError(f"Unable to open one page or desktop: {named} has {listed}", resolution=hint)
+
+
+def _open_desktop(session: Session, lab: Lab, service: ResolvedService, output: Path | None) -> int:
+    desktop = _desktop(session, lab, service)
     file = output or Path(f"{desktop.name}.rdp")
-    has_screen = any(os.environ.get(name) for name in SCREENS) or sys.platform != "linux"
-    found = client(desktop, str(file), _found, has_terminal=sys.stdin.isatty()) if has_screen and not output else None
+    may_start = _has_screen() and output is None
+    found = client(desktop, str(file), _found, has_terminal=sys.stdin.isatty()) if may_start else None
     if found is None or str(file) in found.command:
         _write(file, rdp_text(desktop))
     content = {"address": desktop.address, "port": desktop.port, "user": desktop.user}
@@ -105,26 +169,11 @@ def _started(found: Client) -> str:
     return "Ended"
 
 
-def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
-    from provisioner.cli.gateways import address_of
-
-    found = {
-        service.container: service
-        for service in lab.resolved.services.values()
-        if service.page.protocol == PROTOCOL and (not words.names or service.container in words.names)
-    }
-    if len(found) != 1 or len(words.names) > 1:
-        named = " ".join(words.names) or "the file"
-        roles = [role for role, page in lab.resolved.catalog.offered.items() if page.protocol == PROTOCOL]
-        raise InputError(
-            f"Unable to open one desktop: {named} has {', '.join(found) or 'none'}",
-            resolution=f"Name one container with service {' or '.join(roles)}: provision open FILE NAME",
-        )
-    ((name, service),) = found.items()
-    address = address_of(session, lab, name, is_on_lan=service.is_on_lan)
+def _desktop(session: Session, lab: Lab, service: ResolvedService) -> Desktop:
+    address = address_of(session, lab, service.container, is_on_lan=service.is_on_lan)
     screen = knowledge_of(service.role).screen(service)
     return Desktop(
-        name,
+        service.container,
         address,
         service.port or 0,
         screen.user,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the plan is made when a verb touches the world
 )
 def status(session: Session, words: Words, *, html: Path | None) -> int:
     """Say what runs where, how it does, and what drifted from the file."""
+    from provisioner.cli.gateways import say_endpoints
     from provisioner.reconcile import observe
     from provisioner.reconcile.text import status_text
 
@@ -43,6 +44,7 @@ def status(session: Session, words: Words, *, html: Path | None) -> int:
             console.line("drift", {"target": one.name, "changes": one.drift})
         if one.orphan:
             console.line("orphan", {"target": one.name, "host": one.host})
+    say_endpoints(session, lab, {one.name: one.address for one in containers}, words.names)
     return ExitCode.DONE
 
 

@@ -25,12 +25,17 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
     """Make the file true and prove it.
 
     Shows the plan and asks. When it ends with 0, every service that was changed has proved that it works. A container
-    that fails its proof after a change is rolled back to the state that had proved itself.
+    that fails its proof after a change is rolled back to the state that had proved itself. Its last
+    lines say where to go from here.
     """
+    from provisioner.cli.gateways import asked_addresses, say_endpoints
     from provisioner.reconcile.up import How
     from provisioner.reconcile.up import up as bring_up
 
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab, confirm_plan(session.console, yes=yes, replaceable=wishes.replace))
     outcome = bring_up(lab, effects, wishes, How(full=full, rollback=not no_rollback))
-    return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
+    if not outcome.applied:
+        return session.console.fail(DECLINED)
+    say_endpoints(session, lab, asked_addresses(lab, effects.providers, words.names), words.names)
+    return ExitCode.DONE

@@ -32,6 +32,7 @@ __all__ = [
     "looked_up",
     "missing_secrets",
     "named_secret",
+    "place_of_secret",
     "secrets_file",
 ]
 
@@ -382,6 +383,59 @@ def named_secret(loaded: Loaded, name: str) -> Secret:
             resolution=f"Set {environment_name(name)}, or write it into {secrets_file(loaded.path)}.",
         )
     return looked_up(loaded, SecretUse(name, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPlace:
+    """Where the value of a secret lies, in words, and a shell's command that prints it ("" where none is needed)."""
+
+    words: str
+    command: str = ""
+
+
+def place_of_secret(loaded: Loaded, name: str) -> SecretPlace:
+    """Say where the value of a secret of the file lies; the value is not in the answer.
+
+    Raises ``InputError`` where ``secrets.env`` cannot be read.
+    """
+    import shlex  # nothing that a file needs to be understood
+
+    if "." in name:  # it stands in clear in the file, and has its path for a name
+        return SecretPlace(f"{loaded.path}: {name}")
+    if from_environment([name]):
+        return SecretPlace(f"${environment_name(name)}")
+    file = secrets_file(loaded.path)
+    written = _names_in(file).get(environment_name(name))
+    if written is not None:
+        words = ["sed", "-n", _PRINTED.format(written), str(file.resolve())]
+        return SecretPlace(f"{written} in {file}", shlex.join(words))
+    if loaded.spec.secrets is None:
+        return SecretPlace(f"secret {name}, which has no value")
+    command = shlex.join(word.replace("{name}", name) for word in loaded.spec.secrets.command)
+    return SecretPlace(f"what this prints: {command}", command)
+
+
+_PRINTED = (
+    r"/^[[:space:]]*\(export[[:space:]]\{{1,\}}\)\{{0,1\}}{}[[:space:]]*=/"
+    r"{{s/^[^=]*=[[:space:]]*//;s/[[:space:]]*$//;s/^\([\"']\)\(.*\)\1$/\2/;p;}}"
+)
+"""The program for sed that prints the value of one line of a ``secrets.env`` as it is read here."""
+
+
+def _names_in(file: Path) -> dict[str, str]:
+    """The names as a ``secrets.env`` writes them, by their variables; nothing where the file is missing."""
+    try:
+        text = _read_private(file).decode("utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Unable to read {file}", details=str(error)) from error
+    names: dict[str, str] = {}
+    for _, line in _lines(text):
+        match = _LINE.fullmatch(line)
+        if match and match[2].strip():
+            names[environment_name(match[1])] = match[1]
+    return names
 
 
 def _read(path: Path) -> Document:

@@ -1,18 +1,19 @@
-"""Clients of the lab: endpoints and snippets for programs that ask its gateways, and files for RDP."""
+"""Clients of the lab: its addresses for people, snippets for programs that ask its gateways, and files for RDP."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from provisioner.lab.resolved import SPEECH_OPTION, ResolvedLab
+from provisioner.lab.resolved import SPEECH_OPTION, SPEECH_PROTOCOL, ResolvedLab
 from provisioner.lab.served import Served, models_of, speakers_for
 from provisioner.labfile.loader import environment_name
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ResolvedService
 from provisioner.services.gateway_routes import CHAT
+from provisioner.values.address import Address
 from provisioner.values.state import Secret
 
 # Settings of programs that ask a lab: keys are named by their variables, and never shown.
@@ -45,6 +46,8 @@ class Gateway:
     key_variable: str
     models: Mapping[str, Served] = field(default_factory=dict)
     speech: Speech | None = None
+    key_command: str = ""
+    """The shell's command that prints the key where the environment does not have it; "" where it does."""
 
 
 def client_text(client: str, gateway: Gateway) -> str:
@@ -84,6 +87,8 @@ def _openai(gateway: Gateway) -> str:
     if gateway.speech:
         lines.append(_speech_comment(gateway.speech, gateway.url))
     key = f'"${gateway.key_variable}"' if gateway.key_variable else "none"
+    if gateway.key_command:
+        key = f'"${{{gateway.key_variable}:-$({gateway.key_command})}}"'
     return "\n".join([*lines, f"export OPENAI_BASE_URL={gateway.url}", f"export OPENAI_API_KEY={key}"])
 
 
@@ -155,9 +160,11 @@ HTTPS_PORT = 443
 class Entrance:
     """The service that clients should talk to."""
 
-    container: str
+    service: Address
     port: int
     is_on_lan: bool
+    key: str
+    """The name of the secret that it asks for; empty where it asks for none."""
     key_variable: str
     models: Mapping[str, Served]
     site: str = ""
@@ -166,9 +173,9 @@ class Entrance:
     """Whether clients have to trust the lab's own authority for that."""
 
     @property
-    def address(self) -> str:
-        """How the user calls it: ``container`` and its port."""
-        return f"{self.container}:{self.port}"
+    def container(self) -> str:
+        """The name of its container."""
+        return self.service.container
 
 
 def entrance_of(lab: ResolvedLab) -> Entrance | None:
@@ -183,8 +190,8 @@ def entrance_of(lab: ResolvedLab) -> Entrance | None:
 
 def _entrance(lab: ResolvedLab, service: ResolvedService, models: Mapping[str, Served]) -> Entrance:
     site, has_own_root = _site_of(lab, service)
-    is_on_lan, key = service.expose == LAN, _key_variable(service)
-    return Entrance(service.container, service.port or 0, is_on_lan, key, models, site, has_own_root)
+    is_on_lan, key, variable = service.expose == LAN, key_name(service), _key_variable(service)
+    return Entrance(service.address, service.port or 0, is_on_lan, key, variable, models, site, has_own_root)
 
 
 def _site_of(lab: ResolvedLab, service: ResolvedService) -> tuple[str, bool]:
@@ -226,13 +233,78 @@ def _speech_through(lab: ResolvedLab, entrance: Entrance) -> SpeechEndpoint | No
     return None
 
 
+def key_name(service: ResolvedService) -> str:
+    """The name of the secret of the file that a service asks for, its path for one in clear; empty without one."""
+    key = service.written.get(service.page.key_option or "")
+    return key.name if isinstance(key, Secret) else ""
+
+
 def _key_variable(service: ResolvedService) -> str:
-    option = service.page.key_option or ""
-    key = service.written.get(option)
-    if not isinstance(key, Secret):
+    name = key_name(service)
+    if not name:
         return ""
     # one in clear has its path for a name, which no variable could have
-    return environment_name(option if "." in key.name else key.name)
+    return environment_name(service.page.key_option or "" if "." in name else name)
+
+
+# The addresses of a lab that people need: its pages and desktops, and what programs ask.
+
+RDP = "rdp"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What people use of one service: a page in a browser, a desktop for RDP clients, or an API.
+
+    ``site``: its URL behind a door of the lab; ``path`` follows the address where it has none. ``secret``: the name of
+    the password or key that it asks for; ``user``: the account that signs in with it.
+    """
+
+    service: ResolvedService
+    kind: Literal["page", "desktop", "api"]
+    path: str = ""
+    site: str = ""
+    has_own_root: bool = False
+    user: str = ""
+    secret: str = ""
+
+    def url(self, address: str) -> str:
+        """Where it is; ``address`` is its container's, of which a site needs nothing."""
+        if self.site:
+            return self.site + self.path
+        place = f"{address}:{self.service.port}"
+        return place if self.kind == "desktop" else f"http://{place}{self.path}"
+
+
+def endpoints_of(lab: ResolvedLab) -> tuple[Endpoint, ...]:
+    """Return what people use of a lab, in the order of the file: pages, desktops, and what programs are to ask.
+
+    Programs ask the entrance and what speaks, and what has a site; engines behind a gateway are not among them.
+    """
+    entrance = entrance_of(lab)
+    endpoint = speech_endpoint_of(lab, entrance)
+    asked = {entrance.service} if entrance else set[Address]()
+    if endpoint is not None:
+        asked.add(endpoint.entrance.service)
+    found = list[Endpoint]()
+    for service in lab.services.values():
+        found += _endpoints(lab, service, is_asked=service.address in asked)
+    return tuple(found)
+
+
+def _endpoints(lab: ResolvedLab, service: ResolvedService, *, is_asked: bool) -> Iterator[Endpoint]:
+    site, has_own_root = _site_of(lab, service)
+    secret = key_name(service)
+    page = knowledge_of(service.role).web_page(service)
+    if service.page.protocol == RDP:
+        user = knowledge_of(service.role).screen(service).user
+        yield Endpoint(service, "desktop", user=user, secret=secret)
+    if page is not None:
+        # Who signs in on a page has an account; a key without one is for programs.
+        yield Endpoint(service, "page", page.path, site, has_own_root, page.user, secret if page.user else "")
+    if is_asked or (site and page is None):
+        path = "/v1" if service.page.protocol in (PROTOCOL, SPEECH_PROTOCOL) else "/"
+        yield Endpoint(service, "api", path, site, has_own_root, secret=secret)
 
 
 # A desktop on a screen: the file that RDP clients open, and the words that start one of them here.

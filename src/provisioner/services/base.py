@@ -339,6 +339,14 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True)
+class WebPage:
+    """The page of a service that people open in a browser: its path, and the account of the file that signs in."""
+
+    path: str = "/"
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CudaBuild:
     """A program that is compiled with CUDA: its version, and the architectures of the cards it is compiled for."""
 
@@ -594,6 +602,10 @@ class Knowledge:
     def screen(self, service: ResolvedService) -> Screen:
         """How one logs in to it; of services with protocol ``rdp`` only."""
         return Screen(str(service.option("user") or ""))
+
+    def web_page(self, service: ResolvedService) -> WebPage | None:  # noqa: ARG002
+        """The page that people open; None where programs alone ask it."""
+        return None
 
 
 def unusual_options(service: ResolvedService, names: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Processor, ResolvedService
+from provisioner.services.base import Processor, ResolvedService, WebPage
 from provisioner.values.declared import Problem
 
 IMAGE = "debian/13"
@@ -49,6 +49,11 @@ class Knowledge(base.Knowledge):
         """The registry of the image."""
         host = str(service.option("image")).partition("/")[0]
         return host if ":" in host else f"{host}:{HTTPS}"
+
+    def web_page(self, service: ResolvedService) -> WebPage | None:
+        """The first page of the file's list, without the stars that stand for what is below."""
+        pages = service.option(PAGES) or ()
+        return WebPage(str(pages[0]).rstrip("*")) if pages else None
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A system that is too old, no list of paths or two of them, nothing that says how it is, and half a login."""

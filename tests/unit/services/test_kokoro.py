@@ -106,11 +106,11 @@ def endpoint(spec: Spec) -> SpeechEndpoint:
 
 def test_clients_speak_through_the_gateway_else_with_the_service_itself() -> None:
     through = endpoint(lab(gateway={"fast": ["far"]}))
-    assert (through.entrance.address, through.model, through.voice) == ("door:4000", "tts", "af_heart")
+    assert (through.entrance.service, through.model, through.voice) == ("door/litellm", "tts", "af_heart")
     assert through.entrance.key_variable == "PROVISION_SECRET_LITELLM_KEY"
-    assert endpoint(lab(gateway={})).entrance.address == "door:4000"
+    assert endpoint(lab(gateway={})).entrance.service == "door/litellm"
     alone = endpoint(lab(default_voice="af_bella(2)+af_sky(1)"))
-    assert (alone.entrance.address, alone.model, alone.voice) == ("voice:8880", "kokoro", "af_bella(2)+af_sky(1)")
+    assert (alone.entrance.service, alone.model, alone.voice) == ("voice/kokoro", "kokoro", "af_bella(2)+af_sky(1)")
     assert alone.entrance.key_variable == ""
 
 

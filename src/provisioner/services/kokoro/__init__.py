@@ -11,7 +11,7 @@ from provisioner.loads.engines import EngineLoads, Way
 from provisioner.loads.layers import Shape
 from provisioner.loads.terms import MIB, Load
 from provisioner.services import base
-from provisioner.services.base import Processor, ResolvedService, Speech
+from provisioner.services.base import Processor, ResolvedService, Speech, WebPage
 from provisioner.values.address import Address
 from provisioner.values.declared import Problem
 
@@ -87,6 +87,10 @@ class Knowledge(base.Knowledge):
         usual = str(service.option("default_voice") or "")
         voices = tuple(dict.fromkeys([usual, *service.written.get("voices", ())]))
         return Speech(MODEL, usual, voices, SPEAKER, CARD_VARIABLE)
+
+    def web_page(self, service: ResolvedService) -> WebPage | None:
+        """Its web player, where the file has it served."""
+        return WebPage("/web/") if service.option("web_player") else None
 
 
 def _voice_problems(service: ResolvedService, option: str, voice: str) -> Iterator[Problem]:
