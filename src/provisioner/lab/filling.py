@@ -19,8 +19,8 @@ from provisioner.values.address import Address
 CONTEXT_OPTION = "context"
 """A model's own ``context`` is the default of an engine's option of that name."""
 
-Filled = tuple[dict[str, Any], set[Address]]
-"""Options with their values, and the services that are needed for them."""
+Filled = dict[str, Any]
+"""Options with their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ def _model(place: Place, option: str) -> Filled:
     model = str(service.written[option])
     folder_to, name_to = page.references[option].folder_to, page.references[option].name_to
     if folder_to is not None:  # it finds the model by its name in that folder
-        return {option: model, folder_to: folder_with(place.files[model])}, set()
+        return {option: model, folder_to: folder_with(place.files[model])}
     filled: dict[str, Any] = {option: _model_file(place, model)}
     if name_to is None:  # it helps the one that gives its name
-        return filled, set()
+        return filled
     filled[name_to] = service.name_of(model)
     window = place.lab.models[model].context
     if window is not None and CONTEXT_OPTION in page.options:
         filled[CONTEXT_OPTION] = service.said.get(CONTEXT_OPTION, window)
-    return filled, set()
+    return filled
 
 
 def _models(place: Place, option: str) -> Filled:
@@ -62,7 +62,7 @@ def _models(place: Place, option: str) -> Filled:
         if window is not None:
             entry[CONTEXT_OPTION] = window
         listed.append(entry)
-    return {option: listed}, set()
+    return {option: listed}
 
 
 def _model_file(place: Place, model: str) -> str:
@@ -71,13 +71,11 @@ def _model_file(place: Place, model: str) -> str:
 
 def _aliases(place: Place, option: str) -> Filled:
     written, reference = place.service.written[option], place.service.page.references[option]
-    names = _engine_names(written)
-    filled: dict[str, Any] = {}
-    if reference.routes_to:
-        engines = [engine for name in names for engine in _routed_engines(place, name)]
-        routed = routed_aliases(written, place.lab.engines)
-        filled[reference.routes_to] = knowledge_of(place.service.role).routes(routed, engines)
-    return filled, {engine.address for name in names for engine in find_engines(place.lab.engines, name)}
+    if not reference.routes_to:
+        return {}
+    engines = [engine for name in _engine_names(written) for engine in _routed_engines(place, name)]
+    routed = routed_aliases(written, place.lab.engines)
+    return {reference.routes_to: knowledge_of(place.service.role).routes(routed, engines)}
 
 
 def _engine_names(aliases: Aliases) -> list[str]:
@@ -119,14 +117,12 @@ def _members(place: Place, option: str) -> Filled:
 
     written, reference = place.service.written[option], place.service.page.references[option]
     asked: list[dict[str, Any]] = []
-    needed: set[Address] = set()
     for _, member in written_members(place.service, option):
         name = str(member[MODEL])
         engines = member_engines(place.lab.engines, name)[:1]
         routed = [_own_engine(place, name, engine) for engine in engines] or [_asked_upstream(place, name)]
         asked += [_asked(engine) for engine in routed]
-        needed |= {engine.address for engine in engines}
-    return {option: written, str(reference.routes_to): asked}, needed
+    return {option: written, str(reference.routes_to): asked}
 
 
 def _asked_upstream(place: Place, name: str) -> RoutedEngine:
@@ -145,8 +141,7 @@ def _asked(engine: RoutedEngine) -> dict[str, Any]:
 
 def _service(place: Place, option: str) -> Filled:
     """The other service's address, and its key and what it is asked for where the page has options for them."""
-    address = Address(place.service.written[option])
-    other = place.lab.services[address]
+    other = place.lab.services[Address(place.service.written[option])]
     filled: dict[str, Any] = {option: place.lab.base_url(other, place.service.container)}
     reference = place.service.page.references[option]
     if reference.key_to and other.key is not None:
@@ -157,42 +152,39 @@ def _service(place: Place, option: str) -> Filled:
         filled[reference.model_to] = (
             place.service.written.get(reference.model_to) or asked_for(place.lab, other, reference.answers)[0]
         )
-    return filled, {address}
+    return filled
 
 
 def _services(place: Place, option: str) -> Filled:
     """Where each of the services answers, with its key, and what it is asked for."""
     from provisioner.lab.connections import connection  # nothing that a lab without them needs
 
-    addresses = [Address(written) for written in place.service.written[option]]
-    listed = [connection(place.lab, place.service.container, address) for address in addresses]
-    return {option: listed}, set(addresses)
+    user = place.service.container
+    return {option: [connection(place.lab, user, Address(used)) for used in place.service.written[option]]}
 
 
 def _sites(place: Place, option: str) -> Filled:
     """Of each site where its service answers that it is well."""
     addresses: dict[str, str] = {}
-    needed: set[Address] = set()
     for name, written in place.service.written[option].items():
         service = place.lab.services[Address(written)]
         addresses[name] = f"{place.lab.base_url(service, place.service.container)}{service.health}"
-        needed.add(service.address)
-    return {option: addresses}, needed
+    return {option: addresses}
 
 
 def _stack(place: Place, option: str) -> Filled:
     """Its name; its wheels are among the derived options."""
-    return {option: place.service.written[option]}, set()
+    return {option: place.service.written[option]}
 
 
 def _fetched(place: Place, option: str) -> Filled:
     """What it fetches by itself, as it is written."""
-    return {option: place.service.written[option]}, set()
+    return {option: place.service.written[option]}
 
 
 def _file(place: Place, option: str) -> Filled:
     """What is in it."""
-    return {option: place.service.texts[option]}, set()
+    return {option: place.service.texts[option]}
 
 
 def _files(place: Place, option: str) -> Filled:
@@ -201,14 +193,14 @@ def _files(place: Place, option: str) -> Filled:
     for number, written in enumerate(place.service.written[option]):
         text = place.service.texts[f"{option}.{number}"]
         listed.append({"name": PurePath(written).name, "text": text})
-    return {option: listed}, set()
+    return {option: listed}
 
 
 def _reaches(place: Place, option: str) -> Filled:
-    """The addresses; nothing has to be there first."""
+    """The addresses of what it may reach."""
     from provisioner.lab.egress import destinations  # nothing that a lab without others' code needs
 
-    return {option: destinations(place.lab, place.service)}, set()
+    return {option: destinations(place.lab, place.service)}
 
 
 _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {

@@ -281,21 +281,16 @@ def _service(context: _Context, service: ResolvedService, build: Artifact | None
         options |= given_options(build, page.artifact.gives)
     if "listen" in page.options:
         options["listen"] = ANY_ADDRESS
-    needs: set[Address] = set()
     for option in page.references:
         if option in service.written:
-            filled, found = filled_in(Place(context.lab, service, context.files), option)
-            options |= filled
-            needs |= found
+            options |= filled_in(Place(context.lab, service, context.files), option)
     if SPEECH_OPTION in page.options:
-        speakers = speakers_for(context.lab, service)
-        options[SPEECH_OPTION] = [speaker.entry() for speaker in speakers]
-        needs |= {speaker.service.address for speaker in speakers}
+        options[SPEECH_OPTION] = [speaker.entry() for speaker in speakers_for(context.lab, service)]
     if service.share:
         from provisioner.lab.cards import turn_options  # nothing that a lab needs whose services take no turns
 
         options |= turn_options(context.lab, service)
-    made = _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))
+    made = _made_of(page, service.container, options, port=service.port, needs=context.lab.needs(service.address))
     sizes = {name: _bytes(context.files[name]) for name in service.model_names if name in context.files}
     knowledge = knowledge_of(service.role)
     return replace(made, beside=knowledge.changes_beside(service, sizes), estimates=knowledge.estimates(service, sizes))

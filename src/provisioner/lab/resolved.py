@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.lab.aliases import ENGINE_STAGE, Engine, find_engines, written_names
+from provisioner.catalog.types import Kind
+from provisioner.lab.aliases import ENGINE_STAGE, Engine, engines_of_members, find_engines, written_names
 from provisioner.labfile.hosts import HostPage
 from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
 from provisioner.models.header import Header
@@ -28,7 +29,7 @@ ANSWERING_STAGES = (ENGINE_STAGE, "team")
 """Services of these stages can be named in an alias."""
 ENGINE_PROTOCOL = "openai"
 SPEECH_PROTOCOL = "speech"
-SPEECH_OPTION = "speech"
+SPEECH_OPTION: Literal["speech"] = "speech"
 """The option in which a gateway is told of the services that speak."""
 
 
@@ -82,6 +83,18 @@ class Known:
 NOTHING_KNOWN = Known()
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """That one service of the file asks another one; ``kind`` is that of the option that says so.
+
+    All that is told or done about who asks whom follows from these: graph, plan, order of work, and drain.
+    """
+
+    user: Address
+    used: Address
+    kind: Kind | Literal["speech"]
+
+
 @dataclass(frozen=True)
 class ResolvedLab:
     """Everything that a file means; nothing of it is derived a second time."""
@@ -95,8 +108,8 @@ class ResolvedLab:
     services: Mapping[Address, ResolvedService]
     engines: tuple[Engine, ...]
     """The services that answer completions, in the order of the file."""
-    uses: tuple[tuple[Address, Address], ...]
-    """Every (user, used) among the services."""
+    uses: tuple[Use, ...]
+    """Who asks whom among the services, each once for a kind of option."""
     used_over_lan: Mapping[Address, tuple[Address, ...]]
     """The services that containers of other hosts use, each with its users there."""
 
@@ -138,6 +151,14 @@ class ResolvedLab:
     def used_models(self) -> tuple[str, ...]:
         """The models that services name, whether the file has them or not."""
         return tuple(dict.fromkeys(name for one in self.services.values() for name in one.model_names))
+
+    def needs(self, user: Address) -> tuple[Address, ...]:
+        """The services that ``user`` asks, sorted; what it only may reach is not among them."""
+        asked = set[Address]()
+        for use in self.uses:
+            if use.user == user and use.kind != REACHES:
+                asked.add(use.used)
+        return tuple(sorted(asked))
 
     def with_known(self, known: Known) -> ResolvedLab:
         """The same lab with what has become known; itself where that is nothing new."""
@@ -304,43 +325,36 @@ def _uses(
     containers: Mapping[str, ResolvedContainer],
     services: Mapping[Address, ResolvedService],
     engines: tuple[Engine, ...],
-) -> Iterator[tuple[Address, Address]]:
-    """Every (user, used), each pair once; names that mean nothing in this file are left to the rules."""
-    pairs: dict[tuple[Address, Address], None] = {}
+) -> Iterator[Use]:
+    """Every use, each once; names that mean nothing in this file are left to the rules."""
+    uses: dict[Use, None] = {}
     for user in services.values():
         for option, reference in user.page.references.items():
-            written = user.written.get(option)
-            if reference.kind == "aliases" and isinstance(written, Mapping):
-                for used in _engines_of_aliases(written, engines):
-                    pairs[user.address, used] = None
-        for address in (*_named_services(user), *_named_by_members(user, engines)):
-            if address in services:
-                pairs[user.address, address] = None
+            for used in _named_by(user, option, reference.kind, engines):
+                if used in services:
+                    uses[Use(user.address, used, reference.kind)] = None
         if SPEECH_OPTION in user.page.options:
             for speaker in services.values():
                 if speaks_for(containers, user, speaker):
-                    pairs[user.address, speaker.address] = None
-    return iter(pairs)
+                    uses[Use(user.address, speaker.address, SPEECH_OPTION)] = None
+    return iter(uses)
 
 
-def _named_by_members(user: ResolvedService, engines: tuple[Engine, ...]) -> Iterator[Address]:
-    """What members of it are asked of."""
-    if any(reference.kind == "members" for reference in user.page.references.values()):
-        from provisioner.lab.aliases import engines_of_members  # nothing that a lab without a team needs
-
-        yield from (engine.address for engine in engines_of_members(user, engines))
-
-
-def _named_services(user: ResolvedService) -> Iterator[Address]:
-    """What the service names by its address, whether the file has it or not."""
-    for option, reference in user.page.references.items():
-        written = user.written.get(option)
-        if reference.kind == "service" and isinstance(written, str):
-            yield Address(written)
-        if reference.kind in ("services", REACHES) and written:
-            yield from map(Address, written)
-    for site in user.sites.values():
-        yield Address(site)
+def _named_by(user: ResolvedService, option: str, kind: Kind, engines: tuple[Engine, ...]) -> Iterable[Address]:
+    """The services that an option names, by their addresses, models or hosts, whether the file has them or not."""
+    written = user.written.get(option)
+    match kind:
+        case "aliases" if isinstance(written, Mapping):
+            return _engines_of_aliases(written, engines)
+        case "service" if isinstance(written, str):
+            return (Address(written),)
+        case "services" | "reaches" if written:
+            return map(Address, written)
+        case "sites":
+            return map(Address, user.sites.values())
+        case "members":
+            return (engine.address for engine in engines_of_members(user, engines))
+    return ()
 
 
 def _engines_of_aliases(aliases: Mapping[str, Any], engines: tuple[Engine, ...]) -> Iterator[Address]:
@@ -356,13 +370,13 @@ def speaks_for(containers: Mapping[str, ResolvedContainer], gateway: ResolvedSer
 
 
 def _used_over_lan(
-    containers: Mapping[str, ResolvedContainer], uses: Iterable[tuple[Address, Address]]
+    containers: Mapping[str, ResolvedContainer], uses: Iterable[Use]
 ) -> dict[Address, tuple[Address, ...]]:
     found: dict[Address, list[Address]] = {}
-    for user, used in uses:
-        here, there = containers[user.container].host, containers[used.container].host
-        if here and there and here != there:
-            found.setdefault(used, []).append(user)
+    for use in uses:
+        here, there = containers[use.user.container].host, containers[use.used.container].host
+        if here and there and here != there and use.user not in found.setdefault(use.used, []):
+            found[use.used].append(use.user)
     return {used: tuple(users) for used, users in sorted(found.items())}
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.catalog import ServiceType
-from provisioner.lab.aliases import MEMBERS, MODEL, find_engines, flatten, for_too_long, member_engines, written_members
+from provisioner.lab.aliases import MEMBERS, MODEL, find_engines, flatten, for_too_long, written_members
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.labfile.spec import Gpu
 from provisioner.report.style import PLAIN, Style, safe_line
 from provisioner.services.base import ResolvedService
 
+ALIASES = "aliases"
 LAN = "lan"
 """The id of the clients on the network around the lab."""
 
@@ -113,7 +114,7 @@ def _box(container: ResolvedContainer) -> Box:
 
 def _service(service: ResolvedService) -> Service:
     aliases: list[str] = []
-    for option in _options(service.page, "aliases"):
+    for option in _options(service.page, ALIASES):
         aliases += service.written.get(option) or ()
     return Service(
         service.address,
@@ -143,32 +144,28 @@ def _edges(lab: ResolvedLab) -> Iterator[Edge]:
         if service.is_on_lan:
             yield Edge(LAN, service.address, "exposed")
         yield from _alias_edges(lab, service)
-        for option in _options(service.page, "service"):
-            if option in service.written:
-                yield Edge(service.address, str(service.written[option]), "uses")
-        for used in dict.fromkeys(service.sites.values()):
-            yield Edge(service.address, used, "uses")
-        yield from _member_edges(lab, service)
+        yield from _use_edges(lab, service)
         for model in service.served_models:
             if model not in service.fetched_models:  # they come from elsewhere, and the file has no word for where
                 yield Edge(service.address, f"model:{model}", "serves")
 
 
-def _member_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
-    """What members of a team are asked of, each once."""
-    used: dict[str, None] = {}
+def _use_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
+    """What it asks beside its aliases, each once: services of the lab, then upstreams of its members."""
+    used = dict[str, None]()
+    for use in lab.uses:
+        if use.user == service.address and use.kind != ALIASES:
+            used[use.used] = None
     for option in _options(service.page, MEMBERS):
         for _, member in written_members(service, option):
-            name = str(member[MODEL])
-            used |= {engine.address: None for engine in member_engines(lab.engines, name)[:1]}
-            if name in lab.upstreams:
-                used[f"upstream:{name}"] = None
+            if str(member[MODEL]) in lab.upstreams:
+                used[f"upstream:{member[MODEL]}"] = None
     for target in used:
         yield Edge(service.address, target, "uses")
 
 
 def _alias_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
-    for option in _options(service.page, "aliases"):
+    for option in _options(service.page, ALIASES):
         aliases = service.written.get(option) or {}
         for alias in aliases:
             names = dict.fromkeys((*flatten(aliases, alias), *for_too_long(aliases, alias)))

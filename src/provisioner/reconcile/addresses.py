@@ -131,7 +131,8 @@ def users_of_addresses(lab: ResolvedLab) -> dict[str, frozenset[Address]]:
     they reach it at its host's address. Those that take turns ask one another.
     """
     found: dict[str, set[Address]] = {}
-    for user, used in (*lab.uses, *_pairs_in_turns(lab)):
+    pairs = ((use.user, use.used) for use in lab.uses)
+    for user, used in (*pairs, *_pairs_in_turns(lab)):
         here, there = lab.containers[user.container], lab.containers[used.container]
         if here.host is None or there.host is None or here is there:
             continue

@@ -10,7 +10,7 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile
 from provisioner.lab.egress import destinations
 from provisioner.lab.fleet import desired_fleet
-from provisioner.lab.resolved import ResolvedLab, resolve
+from provisioner.lab.resolved import ResolvedLab, Use, resolve
 from provisioner.lab.rules import problems
 from provisioner.values.address import Address
 from provisioner.values.declared import REACHES, Secret
@@ -44,7 +44,8 @@ def test_a_service_becomes_its_address_and_the_rest_stays() -> None:
     service = found.services[Address("web/oci")]
     told = ["llama.incus:8081", "internet", "192.168.1.20:8123", "[fd00::20]:443"]
     assert destinations(found, service) == told
-    assert (service.address, found.services[Address("llama/llama_cpp")].address) in found.uses
+    assert Use(service.address, Address("llama/llama_cpp"), "reaches") in found.uses
+    assert found.needs(service.address) == ()  # it may reach it, and nothing has to be there first
 
 
 @pytest.mark.parametrize(

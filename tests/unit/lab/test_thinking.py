@@ -35,7 +35,7 @@ def routes(aliases: dict[str, Any]) -> dict[str, Any]:
     }
     lab = resolve(spec_of(content), CATALOG)
     assert [problem.message for problem in problems(lab)] == []
-    filled, _ = filled_in(Place(lab, lab.services[GATEWAY], {}), "aliases")
+    filled = filled_in(Place(lab, lab.services[GATEWAY], {}), "aliases")
     return dict(filled["routes"])
 
 

@@ -55,12 +55,12 @@ def test_models_of_the_file_and_fetched_ones_are_served_and_offered_by_a_gateway
     resolved = resolve(spec_of(content), CATALOG)
     assert resolved.services[ADDRESS].served_models == ("tiny", "small")
     gateway = resolved.services[Address.of("gateway", "litellm")]
-    filled, needed = filled_in(Place(resolved, gateway, {}), "aliases")
+    filled = filled_in(Place(resolved, gateway, {}), "aliases")
     rows = str(filled)
     assert "openai/small" in rows
     assert "openai/tiny" in rows
     assert ":11434/v1" in rows
-    assert needed == {ADDRESS}
+    assert resolved.needs(gateway.address) == (ADDRESS,)
 
 
 def test_a_server_with_nothing_but_fetched_models_needs_no_file() -> None:

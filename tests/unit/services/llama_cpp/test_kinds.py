@@ -183,6 +183,6 @@ def test_clients_of_a_lab_without_a_gateway_talk_to_the_engine_that_chats() -> N
 def test_a_gateway_is_told_what_each_engine_is_asked_for() -> None:
     lab = _behind_a_gateway(find=["e"], fast=["m"])
     service = lab.services[Address.of("gateway", "litellm")]
-    routes = filled_in(Place(lab, service, {}), "aliases")[0]["routes"]
+    routes = filled_in(Place(lab, service, {}), "aliases")["routes"]
     modes = {one["model_name"]: one.get("mode") for one in routes["deployments"]}
     assert modes == {"find": "embedding", "fast": None, "e": "embedding", "m": None}
