@@ -1,8 +1,8 @@
 """What follows from the roles' own pages and from the verbs, written by ``make generate``.
 
 Defaults, README tables (options, and what is open), the two playbooks, and the options that a role passes on to the
-services that it stands before. Besides, the table of known cards in ``docs/suggest.md``, and the manual page and the
-files of shells in ``docs/share/``.
+services that it stands before. Besides, the table of known cards in ``docs/suggest.md``, the lines of ``--json`` in
+``docs/json.md``, and the manual page and the files of shells in ``docs/share/``.
 
 ``python -m provisioner.generate`` writes; with ``--check`` it writes nothing, shows what differs and exits 1. The same
 pages always give the same bytes.
@@ -16,8 +16,8 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import click
 import yaml
@@ -34,11 +34,14 @@ from provisioner.catalog import (
     passed_on,
 )
 from provisioner.cli.app import app
+from provisioner.cli.gateways import Shown
 from provisioner.gpus.bandwidth import GB, GIB, known_cards
+from provisioner.report.messages import event_type
 from provisioner.values import paths
 from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.events import Event
 from provisioner.values.plain_data import yaml_value
-from provisioner.values.state import port_behind
+from provisioner.values.state import ContainerStatus, ServiceStatus, port_behind
 
 BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
 END = "<!-- /options -->"
@@ -47,6 +50,16 @@ OPENS_END = "<!-- /opens -->"
 SOCKETS_HEADER = ("| Socket | Of | For |", "|---|---|---|")
 CARDS_BEGIN = "<!-- cards: generated from src/provisioner/data/cards.yml by `make generate` -->"
 CARDS_END = "<!-- /cards -->"
+LINES_BEGIN = "<!-- lines: generated from the types of events by `make generate` -->"
+LINES_END = "<!-- /lines -->"
+STREAMED: Mapping[str, type] = {
+    **{event_type(event): event for event in get_args(Event)},
+    "container": ContainerStatus,
+    "services of a container": ServiceStatus,
+    "endpoint": Shown,
+}
+"""What stands in a line of the stream of ``--json``, by the line's type."""
+_JSON_TYPES = {str: "text", bool: "true or false", int: "number", float: "number", type(None): "null", Any: "any"}
 PASSED_ON_END = "# End of what role {role} passes on."
 PASSED_ON_BEGIN = "# Passed on by role {role}, written by `make generate`."
 OPTIONS_INDENT = " " * 6
@@ -89,11 +102,13 @@ def generated_files(
         readme = root / "roles" / BASE / "README.md"
         table = "\n".join((*SOCKETS_HEADER, *map(_socket_row, base_sockets), ""))
         files[readme] = _with_block(readme, files[readme], (OPENS_BEGIN, OPENS_END), table)
-    suggest = root / "docs/suggest.md"
-    if suggest.is_file():  # a wheel has no docs
-        files[suggest] = _with_block(
-            suggest, suggest.read_text(encoding="utf-8"), (CARDS_BEGIN, CARDS_END), cards_table()
-        )
+    for name, marks, block in (
+        ("suggest.md", (CARDS_BEGIN, CARDS_END), cards_table()),
+        ("json.md", (LINES_BEGIN, LINES_END), lines_text()),
+    ):
+        page = root / "docs" / name
+        if page.is_file():  # a wheel has no docs
+            files[page] = _with_block(page, page.read_text(encoding="utf-8"), marks, block)
     if (root / "docs/share").is_dir():  # what a wheel has installed lies elsewhere
         files |= {root / "docs" / path: text for path, text in installed_files().items()}
     files[root / "playbooks/site.yml"] = site_text(ordered)
@@ -169,6 +184,32 @@ def cards_table() -> str:
         note = f" ({card.note})" if card.note else ""
         lines.append(f"| {card.name}{note} | {card.memory // GIB} GB | {speed} | [{host}]({card.source}) |")
     return "\n".join(lines) + "\n"
+
+
+def lines_text() -> str:
+    """Markdown: each type of line of ``--json`` with its fields, as the types of events say them."""
+    parts = list[str]()
+    for name, kind in STREAMED.items():
+        about = inspect.cleandoc(kind.__doc__ or "").replace("``", "`").replace("None", "null")
+        rows = [f"| `{field}` | {_json_type(hint)} |" for field, hint in get_type_hints(kind).items()]
+        parts.append("\n".join((f"### {name}", "", about, "", "| Field | Value |", "|---|---|", *rows, "")))
+    return "\n".join(parts)
+
+
+def _json_type(hint: Any) -> str:
+    """What JSON has of a value with this annotation."""
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(_json_type, get_args(hint)))
+    known = _JSON_TYPES.get(hint)
+    if known is not None:
+        return known
+    kind = get_origin(hint) or hint
+    if kind is tuple:
+        inner = get_args(hint)[0]
+        return f"list of {_json_type(inner)}"
+    if issubclass(kind, str):
+        return "text"
+    return "object"
 
 
 def _socket_row(socket: Socket) -> str:

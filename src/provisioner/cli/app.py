@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
@@ -17,41 +17,64 @@ from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError, ProvisionError
 
-VERBS = {
-    "init": ("provisioner.cli.init", "Write a first file, its schema, and its missing secrets."),
-    "validate": ("provisioner.cli.validate", "Check the file and say everything that is wrong with it."),
-    "schema": ("provisioner.cli.schema", "Print the JSON schema of the file, for editors."),
-    "show": ("provisioner.cli.show", "Print the file as it is understood, or what its clients need."),
-    "graph": ("provisioner.cli.graph", "Draw what is connected with what, as text or as a picture."),
-    "import": ("provisioner.cli.import_", "Print an existing container as a block of the file, to be adopted."),
-    "eject": ("provisioner.cli.eject", "Write plain Ansible that configures the lab without provision."),
-    "lock": ("provisioner.cli.lock", "Note which files and wheels the file's models and stacks are."),
-    "fit": ("provisioner.cli.fit", "Add up what the engines need on a card, term by term."),
-    "suggest": ("provisioner.cli.suggest", "Say which file of a model a card is best given."),
-    "plan": ("provisioner.cli.plan", "Say what up would do; change nothing."),
-    "up": ("provisioner.cli.up", "Make the file true and prove it."),
-    "status": ("provisioner.cli.status", "Say what runs where, how it does, and what drifted."),
-    "top": ("provisioner.cli.top", "Show what engines and gateways do at this moment."),
-    "report": ("provisioner.cli.report", "Write the lab as one web page, with the evidence."),
-    "verify": ("provisioner.cli.verify", "Prove that everything works; change nothing."),
-    "audit": ("provisioner.cli.audit", "Ask as strangers do, and say what is open that is on no page."),
-    "probe": ("provisioner.cli.probe", "Find the longest context that an engine really answers."),
-    "bench": ("provisioner.cli.bench", "Measure speech, engines, clients and quants."),
-    "down": ("provisioner.cli.down", "Stop the containers; their data is kept, up starts them again."),
-    "destroy": ("provisioner.cli.destroy", "Delete the containers and what is in them."),
-    "snapshot": ("provisioner.cli.snapshot", "Keep the state of the containers as it is now."),
-    "rollback": ("provisioner.cli.rollback", "Bring containers back to a state that was kept."),
-    "clone": ("provisioner.cli.clone", "Copy a container."),
-    "logs": ("provisioner.cli.logs", "Print what the services wrote to their journals."),
-    "open": ("provisioner.cli.open", "Open a page or a desktop, or print where it is."),
-    "exec": ("provisioner.cli.exec", "Run a command in a container."),
-    "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
-    "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),
-    "stacks": ("provisioner.cli.stacks", "Print the wheel stacks that are known; judge or lock wheels."),
-    "cluster": ("provisioner.cli.cluster", "Say how a Proxmox VE cluster is, and mend it."),
-    "runbook": ("provisioner.cli.runbook", "Print the repairs that there are, and run one."),
-    "doctor": ("provisioner.cli.doctor", "Say what is in the way of the lab on its hosts, and what to do."),
+GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Write the file": {
+        "init": ("provisioner.cli.init", "Write a first file, its schema, and its missing secrets."),
+        "validate": ("provisioner.cli.validate", "Check the file and say everything that is wrong with it."),
+        "schema": ("provisioner.cli.schema", "Print the JSON schema of the file, for editors."),
+        "show": ("provisioner.cli.show", "Print the file as it is understood, or what its clients need."),
+        "graph": ("provisioner.cli.graph", "Draw what is connected with what, as text or as a picture."),
+        "fit": ("provisioner.cli.fit", "Add up what the engines need on a card, term by term."),
+        "suggest": ("provisioner.cli.suggest", "Say which file of a model a card is best given."),
+        "lock": ("provisioner.cli.lock", "Note which files and wheels the file's models and stacks are."),
+        "import": ("provisioner.cli.import_", "Print an existing container as a block of the file, to be adopted."),
+        "eject": ("provisioner.cli.eject", "Write plain Ansible that configures the lab without provision."),
+    },
+    "Make it true, and undo it": {
+        "plan": ("provisioner.cli.plan", "Say what up would do; change nothing."),
+        "up": ("provisioner.cli.up", "Make the file true and prove it."),
+        "down": ("provisioner.cli.down", "Stop the containers; their data is kept, up starts them again."),
+        "destroy": ("provisioner.cli.destroy", "Delete the containers and what is in them."),
+    },
+    "Look and use": {
+        "status": ("provisioner.cli.status", "Say what runs where, how it does, and what drifted."),
+        "top": ("provisioner.cli.top", "Show what engines and gateways do at this moment."),
+        "open": ("provisioner.cli.open", "Open a page or a desktop, or print where it is."),
+        "logs": ("provisioner.cli.logs", "Print what the services wrote to their journals."),
+        "exec": ("provisioner.cli.exec", "Run a command in a container."),
+        "report": ("provisioner.cli.report", "Write the lab as one web page, with the evidence."),
+    },
+    "Measure": {
+        "probe": ("provisioner.cli.probe", "Find the longest context that an engine really answers."),
+        "bench": ("provisioner.cli.bench", "Measure speech, engines, clients and quants."),
+    },
+    "Care": {
+        "verify": ("provisioner.cli.verify", "Prove that everything works; change nothing."),
+        "audit": ("provisioner.cli.audit", "Ask as strangers do, and say what is open that is on no page."),
+        "snapshot": ("provisioner.cli.snapshot", "Keep the state of the containers as it is now."),
+        "rollback": ("provisioner.cli.rollback", "Bring containers back to a state that was kept."),
+        "clone": ("provisioner.cli.clone", "Copy a container."),
+    },
+    "Hosts and repair": {
+        "doctor": ("provisioner.cli.doctor", "Say what is in the way of the lab on its hosts, and what to do."),
+        "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
+        "cluster": ("provisioner.cli.cluster", "Say how a Proxmox VE cluster is, and mend it."),
+        "runbook": ("provisioner.cli.runbook", "Print the repairs that there are, and run one."),
+        "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),
+        "stacks": ("provisioner.cli.stacks", "Print the wheel stacks that are known; judge or lock wheels."),
+    },
 }
+"""The verbs by what people want with them, each with its module and what its help says of it in a line."""
+VERBS: dict[str, tuple[str, str]] = {}
+for _group in GROUPS.values():
+    VERBS |= _group
+COMMON_OPTIONS = {
+    "--json": "Answer as a stream of JSON lines.",
+    "--no-color": "No colours (as does NO_COLOR).",
+    "-v, --verbose": "Say every step; show the traceback of an unforeseen error.",
+    "-h, --help": "Show this message and exit.",
+}
+"""What every verb takes, which the help of the program says once."""
 EPILOG = """\b
 FILE is an argument that ends in .yml or .yaml; without one it is homelab.yml.
 Every option has an environment variable, shown in the help of each verb.
@@ -80,9 +103,13 @@ class VerbGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """Write the verbs from the table, without importing them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, short_help) for name, (_, short_help) in VERBS.items()])
+        """Write the verbs from the table, without importing them, then the options that each of them takes."""
+        width = max(map(len, VERBS))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), short_help) for name, (_, short_help) in verbs.items()])
+        with formatter.section("Options of every verb"):
+            formatter.write_dl([*COMMON_OPTIONS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

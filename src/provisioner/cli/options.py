@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from provisioner.cli.app import COMMON_OPTIONS
 from provisioner.cli.session import Session
 from provisioner.values.errors import InputError
 from provisioner.values.regular_files import content_of
@@ -57,11 +58,8 @@ def option(*names: str, **settings: Any) -> Decorator:
 
 
 def verb(function: Function) -> Function:
-    """A verb's function: it gets the ``Session`` first, and the common options are dealt with."""
+    """A verb's function: it gets the ``Session`` first, and the common options are dealt with; they stand last."""
 
-    @option("--json", "as_json", is_flag=True, help="Answer as a stream of JSON lines.")
-    @option("--no-color", is_flag=True, help="No colours (as does NO_COLOR).")
-    @option("-v", "--verbose", is_flag=True, help="Say every step; show the traceback of an unforeseen error.")
     @click.pass_context
     @wraps(function)
     def call(ctx: click.Context, /, *, as_json: bool, no_color: bool, verbose: bool, **arguments: Any) -> Any:
@@ -70,7 +68,20 @@ def verb(function: Function) -> Function:
         session.console.configure(verb=name, json=as_json, no_color=no_color, verbose=verbose)
         return function(session, **arguments)
 
+    own = getattr(call, _PARAMETERS, [])
+    setattr(call, _PARAMETERS, [*getattr(_common, _PARAMETERS), *own])
     return call
+
+
+_PARAMETERS = "__click_params__"
+"""Where click collects the parameters of a function: in the order of its decorators, the last one first."""
+
+
+@option("--json", "as_json", is_flag=True, help=COMMON_OPTIONS["--json"])
+@option("--no-color", is_flag=True, help=COMMON_OPTIONS["--no-color"])
+@option("-v", "--verbose", is_flag=True, help=COMMON_OPTIONS["-v, --verbose"])
+def _common() -> None:
+    """Bear the options of every verb."""
 
 
 def lab_words(*, names: bool, shape: str = "", complete: Completion | None = None) -> Decorator:

@@ -138,7 +138,7 @@ def version_line() -> str:
 
 def event_line(event: Any) -> str:
     """One event (a dataclass) as a line; its type is its class's name in snake case."""
-    return json_line(event_type(event), plain_value(event))
+    return json_line(event_type(type(event)), plain_value(event))
 
 
 def json_line(kind: str, content: Mapping[str, Any]) -> str:
@@ -146,9 +146,9 @@ def json_line(kind: str, content: Mapping[str, Any]) -> str:
     return json.dumps({"type": kind, **plain_value(content)})
 
 
-def event_type(event: object) -> str:
+def event_type(kind: type) -> str:
     """``PlannedChange`` → ``planned_change``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def plain_value(value: Any) -> Any:

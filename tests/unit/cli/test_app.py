@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from provisioner.cli.app import VERBS, app
+from provisioner.cli.app import COMMON_OPTIONS, GROUPS, VERBS, app
 from tests.unit.cli.conftest import World
 
 WRONG = {
@@ -93,3 +94,14 @@ def test_host_prepare_without_root_is_refused(world: World, monkeypatch: pytest.
     assert answer.code == 4
     assert answer.of("summary")[0] == {**answer.of("summary")[0], "verb": "host prepare", "exit_code": 4}
     assert "sudo provision host prepare" in answer.of("diagnostic")[0]["resolution"]
+
+
+def test_each_verb_stands_in_one_group_and_common_options_stand_last() -> None:
+    grouped = [name for group in GROUPS.values() for name in group]
+    assert len(grouped) == len(set(grouped)) == len(VERBS)
+    lines = CliRunner().invoke(app, ["plan", "--help"]).output.splitlines()
+    options = [line.split()[0] for line in lines if line.startswith("  -")]
+    assert options[-4:] == ["--json", "--no-color", "-v,", "-h,"]
+    taken = [option.opts for option in app.get_command(click.Context(app), "plan").params if option.opts]  # type: ignore[union-attr]  # it is there
+    for names in COMMON_OPTIONS:
+        assert set(names.split(", ")) in [{*opts} for opts in (*taken, ["-h", "--help"])]
