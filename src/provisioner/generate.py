@@ -16,8 +16,8 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Any, get_args
 
 import click
 import yaml
@@ -59,7 +59,24 @@ STREAMED: Mapping[str, type] = {
     "endpoint": Shown,
 }
 """What stands in a line of the stream of ``--json``, by the line's type."""
-_JSON_TYPES = {str: "text", bool: "true or false", int: "number", float: "number", type(None): "null", Any: "any"}
+_VALUES = {
+    "str": "text",
+    "Address": "text",
+    "int": "number",
+    "float": "number",
+    "bool": "true or false",
+    "float | None": "number or null",
+    "bool | None": "true, false or null",
+    "str | None": "text or null",
+    "int | None": "number or null",
+    "Status | None": "text or null",
+    "tuple[str, ...]": "list of texts",
+    "tuple[Screen, ...]": "list of objects",
+    "tuple[ServiceStatus, ...]": "list of objects",
+    "Mapping[str, int]": "object of numbers",
+    "Mapping[str, tuple[Any, Any]]": "object of lists: before, after",
+}
+"""What JSON has of a value, by its annotation."""
 PASSED_ON_END = "# End of what role {role} passes on."
 PASSED_ON_BEGIN = "# Passed on by role {role}, written by `make generate`."
 OPTIONS_INDENT = " " * 6
@@ -189,27 +206,11 @@ def cards_table() -> str:
 def lines_text() -> str:
     """Markdown: each type of line of ``--json`` with its fields, as the types of events say them."""
     parts = list[str]()
-    for name, kind in STREAMED.items():
+    for title, kind in STREAMED.items():
         about = inspect.cleandoc(kind.__doc__ or "").replace("``", "`").replace("None", "null")
-        rows = [f"| `{field}` | {_json_type(hint)} |" for field, hint in get_type_hints(kind).items()]
-        parts.append("\n".join((f"### {name}", "", about, "", "| Field | Value |", "|---|---|", *rows, "")))
+        rows = [f"| `{name}` | {_VALUES[annotation]} |" for name, annotation in kind.__annotations__.items()]
+        parts.append("\n".join((f"### {title}", "", about, "", "| Field | Value |", "|---|---|", *rows, "")))
     return "\n".join(parts)
-
-
-def _json_type(hint: Any) -> str:
-    """What JSON has of a value with this annotation."""
-    if get_origin(hint) in (Union, UnionType):
-        return " or ".join(map(_json_type, get_args(hint)))
-    known = _JSON_TYPES.get(hint)
-    if known is not None:
-        return known
-    kind = get_origin(hint) or hint
-    if kind is tuple:
-        inner = get_args(hint)[0]
-        return f"list of {_json_type(inner)}"
-    if issubclass(kind, str):
-        return "text"
-    return "object"
 
 
 def _socket_row(socket: Socket) -> str:

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from provisioner.generate import STREAMED
-from provisioner.report.lines import event_type
+from provisioner.report.messages import event_type
 from provisioner.values.events import Event
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -60,8 +60,8 @@ def answering(lab: Lab, find_address: FindAddress) -> Answering:
     if endpoint is not None:
         speaks_at = url if endpoint.entrance == first else _url(endpoint.entrance, find_address)
         speech = Speech(speaks_at, endpoint.entrance.key_variable, endpoint.model, endpoint.voice)
-    command = place_of_secret(lab.loaded, first.key).command if first.key else ""
-    gateway = Gateway(lab.name, url, first.key_variable, first.models, speech, command)
+    key = place_of_secret(lab.loaded, first.key)
+    gateway = Gateway(lab.name, url, first.key_variable, first.models, speech, key.command)
     return Answering(gateway, first.has_own_root)
 
 
@@ -148,6 +148,7 @@ def asked_addresses(lab: Lab, providers: Mapping[str, Provider], names: Collecti
 
 
 def _named(lab: Lab, names: Collection[str]) -> Iterator[Endpoint]:
+    """The addresses of these containers, or of all where none is named."""
     for endpoint in endpoints_of(lab.resolved):
         if not names or endpoint.service.container in names:
             yield endpoint
@@ -159,6 +160,7 @@ def _is_reached(lab: Lab, endpoint: Endpoint) -> bool:
 
 
 def _lan_address(lab: Lab, endpoint: Endpoint) -> str | None:
+    """The address of the host that shows the service to the LAN; None where none does."""
     from provisioner.reconcile.addresses import lan_address
 
     service = endpoint.service
@@ -166,13 +168,22 @@ def _lan_address(lab: Lab, endpoint: Endpoint) -> str | None:
 
 
 def _shown(lab: Lab, addresses: Mapping[str, str | None], names: Collection[str]) -> Iterator[Shown]:
+    """Each address as it is told; one of a container that does not run is empty, also behind a door."""
     for endpoint in _named(lab, names):
         service = endpoint.service
-        own = addresses.get(service.container, "")
-        address = own if own is None else _lan_address(lab, endpoint) or own
+        address = addresses.get(service.container, "")
+        if address is not None:
+            address = _lan_address(lab, endpoint) or address
         url = "" if address is None else endpoint.url(address)
-        secret = place_of_secret(lab.loaded, endpoint.secret).words if endpoint.secret else ""
-        yield Shown(service.address, endpoint.kind, url, endpoint.user, secret, next_command(lab, endpoint))
+        secret = place_of_secret(lab.loaded, endpoint.secret).words
+        yield Shown(
+            service=service.address,
+            kind=endpoint.kind,
+            url=url,
+            user=endpoint.user,
+            secret=secret,
+            next=next_command(lab, endpoint),
+        )
 
 
 def next_command(lab: Lab, endpoint: Endpoint) -> str:
@@ -185,6 +196,7 @@ def next_command(lab: Lab, endpoint: Endpoint) -> str:
 
 
 def _sign_in(shown: Shown) -> str:
+    """The account and where its password lies, or where the key lies; a dash where nobody is asked who comes."""
     if not shown.secret:
         return shown.user or "-"
     return f"{shown.user}, password: {shown.secret}" if shown.user else f"key: {shown.secret}"

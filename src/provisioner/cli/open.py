@@ -55,11 +55,11 @@ def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa
         raise click.UsageError("--output is for desktops.")
     service = endpoint.service
     address = "" if endpoint.site else address_of(session, lab, service.container, is_on_lan=service.is_on_lan)
-    secret = place_of_secret(lab.loaded, endpoint.secret).words if endpoint.secret else ""
-    return _open_page(session, endpoint.url(address), endpoint.user, secret)
+    return _open_page(session, endpoint.url(address), endpoint.user, place_of_secret(lab.loaded, endpoint.secret).words)
 
 
 def _open_file(session: Session, page: Path) -> int:
+    """Open a page that lies on this machine; raises ``InputError`` where it does not."""
     if not page.is_file():
         raise InputError(
             f"Unable to open {page}: there is no such file", resolution=f"Run: provision report {page}   to write it"
@@ -69,7 +69,8 @@ def _open_file(session: Session, page: Path) -> int:
 
 def _open_page(session: Session, url: str, user: str = "", secret: str = "") -> int:
     """Open a page in a browser, or print where it is."""
-    browser = next(filter(None, map(_found, BROWSERS)), None) if _has_screen() else None
+    browsers = filter(None, map(_found, BROWSERS))
+    browser = next(browsers, None) if _has_screen() else None
     sign_in = f" Sign in as {user}; the password: {secret}." if secret else ""
     if browser is None:
         session.console.result(f"{url}\n{sign_in.lstrip()}".rstrip(), address=url, user=user, secret=secret)
@@ -81,6 +82,7 @@ def _open_page(session: Session, url: str, user: str = "", secret: str = "") -> 
 
 
 def _has_screen() -> bool:
+    """Whether this session has a screen on which programs can open windows."""
     return any(os.environ.get(name) for name in SCREENS) or sys.platform != "linux"
 
 
@@ -96,14 +98,13 @@ def _chosen(lab: Lab, words: Words) -> Endpoint:
         return wanted[0]
     named = " ".join(words.names) or "the file"
     listed = ", ".join(endpoint.service.address for endpoint in wanted) or "none"
-    hint = f"No service of the file has one. What programs need: provision show {lab.loaded.path} --client openai"
-    if offered:
-        others = ", ".join(endpoint.service.address for endpoint in offered)
-        hint = f"Name one of these: provision open {lab.loaded.path} NAME ({others})"
+    others = ", ".join(endpoint.service.address for endpoint in offered) or "none"
+    hint = f"Run: provision open {lab.loaded.path} NAME   The file has these pages and desktops: {others}."
     raise InputError(f"Unable to open one page or desktop: {named} has {listed}", resolution=hint)
 
 
 def _open_desktop(session: Session, lab: Lab, service: ResolvedService, output: Path | None) -> int:
+    """Start an RDP client that can ask for the password, or write the file that one opens."""
     desktop = _desktop(session, lab, service)
     file = output or Path(f"{desktop.name}.rdp")
     may_start = _has_screen() and output is None
@@ -170,6 +171,7 @@ def _started(found: Client) -> str:
 
 
 def _desktop(session: Session, lab: Lab, service: ResolvedService) -> Desktop:
+    """Where the desktop answers now; raises ``PreflightError`` where its container does not run."""
     address = address_of(session, lab, service.container, is_on_lan=service.is_on_lan)
     screen = knowledge_of(service.role).screen(service)
     return Desktop(
@@ -184,6 +186,7 @@ def _desktop(session: Session, lab: Lab, service: ResolvedService) -> Desktop:
 
 
 def _write(file: Path, text: str) -> None:
+    """Write the file with the line endings that its text has; raises ``InputError`` where that cannot be."""
     try:
         file.write_bytes(text.encode())
     except OSError as error:

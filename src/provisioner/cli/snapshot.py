@@ -26,11 +26,9 @@ def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) 
     if not listed:
         snapshots.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
         return ExitCode.DONE
-    found = [
-        one
-        for one in observe.observe(lab.name, effects.providers).instances
-        if one.name in words.names or not words.names
-    ]
+    there = observe.observe(lab.name, effects.providers).instances
+    names = words.names or tuple(container.name for container in there)
+    found = [container for container in there if container.name in names]
     session.console.say(snapshots_text(found, session.console.style))
     for one in found:
         session.console.line("snapshots", {"target": one.name, "snapshots": one.snapshots})

@@ -394,12 +394,14 @@ class SecretPlace:
 
 
 def place_of_secret(loaded: Loaded, name: str) -> SecretPlace:
-    """Say where the value of a secret of the file lies; the value is not in the answer.
+    """Say where the value of a secret of the file lies, nothing for no name; the value is not in the answer.
 
     Raises ``InputError`` where ``secrets.env`` cannot be read.
     """
     import shlex  # nothing that a file needs to be understood
 
+    if not name:
+        return SecretPlace("")
     if "." in name:  # it stands in clear in the file, and has its path for a name
         return SecretPlace(f"{loaded.path}: {name}")
     if from_environment([name]):

@@ -240,6 +240,7 @@ def key_name(service: ResolvedService) -> str:
 
 
 def _key_variable(service: ResolvedService) -> str:
+    """The variable of the environment that gives the key; empty where the service asks for none."""
     name = key_name(service)
     if not name:
         return ""
@@ -293,6 +294,10 @@ def endpoints_of(lab: ResolvedLab) -> tuple[Endpoint, ...]:
 
 
 def _endpoints(lab: ResolvedLab, service: ResolvedService, *, is_asked: bool) -> Iterator[Endpoint]:
+    """What people use of one service; ``is_asked``: programs are to ask it.
+
+    A page without an account of the file has no secret: the key of such a service is for programs.
+    """
     site, has_own_root = _site_of(lab, service)
     secret = key_name(service)
     page = knowledge_of(service.role).web_page(service)
@@ -300,8 +305,16 @@ def _endpoints(lab: ResolvedLab, service: ResolvedService, *, is_asked: bool) ->
         user = knowledge_of(service.role).screen(service).user
         yield Endpoint(service, "desktop", user=user, secret=secret)
     if page is not None:
-        # Who signs in on a page has an account; a key without one is for programs.
-        yield Endpoint(service, "page", page.path, site, has_own_root, page.user, secret if page.user else "")
+        password = secret if page.user else ""
+        yield Endpoint(
+            service,
+            "page",
+            path=page.path,
+            site=site,
+            has_own_root=has_own_root,
+            user=page.user,
+            secret=password,
+        )
     if is_asked or (site and page is None):
         path = "/v1" if service.page.protocol in (PROTOCOL, SPEECH_PROTOCOL) else "/"
         yield Endpoint(service, "api", path, site, has_own_root, secret=secret)

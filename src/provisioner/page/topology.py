@@ -151,7 +151,10 @@ def _edges(lab: ResolvedLab) -> Iterator[Edge]:
 
 
 def _use_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
-    """What it asks beside its aliases, each once: services of the lab, then upstreams of its members."""
+    """What it asks beside its aliases, each once: services of the lab, then upstreams of its members.
+
+    The aliases have lines of their own, which say in which order their engines are asked.
+    """
     used = dict[str, None]()
     for use in lab.uses:
         if use.user == service.address and use.kind != ALIASES:

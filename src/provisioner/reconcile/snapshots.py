@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 from typing import Literal, TypeVar
@@ -430,7 +431,16 @@ def snapshots_text(instances: Sequence[Instance], style: Style = PLAIN) -> str:
     """One row per snapshot, the oldest first."""
     rows: list[tuple[str, ...]] = []
     for instance in instances:
-        rows += [(instance.name, snapshot.name, snapshot.created) for snapshot in instance.snapshots]
+        rows += [(instance.name, snapshot.name, _second(snapshot.created)) for snapshot in instance.snapshots]
     if not rows:
         return "No snapshots are kept."
     return table(_HEAD, rows, style)
+
+
+def _second(moment: str) -> str:
+    """The second of a host's moment (ISO 8601) in UTC; what is no such moment stays as the host says it."""
+    try:
+        taken = datetime.fromisoformat(moment)
+    except ValueError:
+        return moment
+    return f"{taken.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -391,4 +391,21 @@ class Run:
         """How it ended, in a word or two."""
         if not self.ended:
             return "did not come to its end"
-        return self.error or "done"
+        return _OUTCOMES.get(self.error, "failed")
+
+
+_OUTCOMES = {
+    "": "done",
+    "interrupted": "interrupted",
+    "InputError": "refused: the file or the command was wrong",
+    "PreflightError": "refused before anything was touched",
+    "UnavailableError": "a host did not answer",
+    "VerificationError": "a proof failed",
+    "LockedError": "another run held the lab",
+    "ProviderError": "a host refused or failed",
+    "ReadyTimeoutError": "a container did not come up in time",
+    "PlaybookError": "an Ansible run failed",
+    "CommandKilledError": "a command on a host was killed",
+    "ImpossiblePlanError": "refused before anything was touched",
+}
+"""How a run ended, by the name of its error in the journal."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.reconcile.journal import KEPT, interrupted, recording, runs_in
+from provisioner.values.errors import PlaybookError, ProviderError, ReadyTimeoutError, VerificationError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 
 
@@ -95,7 +96,7 @@ def test_runs_are_told_the_newest_first_with_what_was_done_and_how_they_ended(tm
     assert [(one.verb, one.outcome) for one in runs] == [
         ("up", "did not come to its end"),
         ("up", "interrupted"),
-        ("down", "ValueError"),
+        ("down", "failed"),
         ("up", "done"),
     ]
     assert (runs[-1].done, runs[-1].failed) == (("create a",), ("configure b: no room",))
@@ -126,3 +127,13 @@ def test_who_begins_is_told_how_long_it_took_the_last_time(tmp_path: Path) -> No
         emit(ApplyStart("llama_cpp", "build"))
         emit(ApplyStart("llama", "create"))
     assert said == [ApplyStart("llama_cpp", "build", 412.5), ApplyStart("llama", "create")]
+
+
+@pytest.mark.parametrize("error", [VerificationError, ProviderError, ReadyTimeoutError, PlaybookError, KeyError])
+def test_how_a_run_ended_is_said_in_words(error: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(error), recording(tmp_path, "up", lambda _: None):
+        raise error("Unable to go on")
+    (run,) = runs_in(tmp_path)
+    assert run.error == error.__name__  # the journal's own field stays
+    assert "Error" not in run.outcome
+    assert run.outcome != "done"
