@@ -115,7 +115,7 @@ def test_what_the_configuration_says_is_held_against_the_files_name(hub: StandIn
     with pytest.raises(InputError) as caught:
         find_files(opened(tmp_path))
     assert (
-        "homelab.yml:4: models.m.source: its config.json says exl2, and its format is exl3. Write format: exl2"
+        "homelab.yml:4:8: models.m.source: its config.json says exl2, and its format is exl3. Write format: exl2"
         in caught.value.details
     )
     lab = opened(tmp_path, ", format: exl2")
@@ -135,4 +135,4 @@ def test_another_revision_is_found_anew(hub: StandIn, tmp_path: Path) -> None:
     hub.server.pages[f"/api/models/{REPOSITORY}/revision/6.00bpw"] = lambda _seen: (404, headers, b"{}")
     with pytest.raises(InputError) as caught:
         find_files(open_lab(file))
-    assert f"homelab.yml:4: models.m.source: {REPOSITORY} has no revision 6.00bpw" in caught.value.details
+    assert f"homelab.yml:4:8: models.m.source: {REPOSITORY} has no revision 6.00bpw" in caught.value.details

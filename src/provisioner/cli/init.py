@@ -35,12 +35,12 @@ DEFAULT_USE = "chat"
 def init(
     session: Session, words: Words, *, with_secrets: bool, model: str | None, gpu: Card | None, use: str | None
 ) -> int:
-    """Write a first file, its schema, and its missing secrets.
+    """Write a first file, its schema, a .gitignore, and its missing secrets.
 
     What is there is kept: a file is never overwritten, a secret that has a value keeps it. With --model the file serves
     what provision suggest has first for the card and the use; exit code 4, and nothing written, when nothing fits.
     """
-    from provisioner.labfile.starter import write_schema, write_starter
+    from provisioner.labfile.starter import write_ignored, write_schema, write_starter
 
     console, file = session.console, words.file
     is_new = not file.exists()
@@ -56,10 +56,14 @@ def init(
     console.say(f"{'Wrote' if is_new else 'Kept'} {file}.")
     for line in chosen.lines if chosen else ():
         console.say(line)
+    ignore, ignored = write_ignored(file)
+    if ignored:
+        console.say(f"Added {' and '.join(ignored)} to {ignore}, so that git leaves them out.")
     generated = _generate_secrets(session, file) if with_secrets else ()
-    console.line(
-        "result", {"file": file, "written": is_new, "secrets": generated, **(chosen.content if chosen else {})}
-    )
+    following = f"provision {'plan' if with_secrets else 'init --secrets'} {file}"
+    console.say(f"Next: {following}")
+    content = {"file": file, "written": is_new, "secrets": generated, "ignored": ignored, "next": following}
+    console.line("result", content | dict(chosen.content if chosen else {}))
     return ExitCode.DONE
 
 
@@ -97,7 +101,7 @@ def _chosen(session: Session, file: Path, model: str, gpu: Card | None, use: str
 
 
 def _generate_secrets(session: Session, file: Path) -> tuple[str, ...]:
-    """The names of the secrets that were written; one that only another system can give is named in a warning."""
+    """Return the names of the secrets that were written, and warn of those that only other systems can give."""
     from provisioner.labfile.loader import environment_name
     from provisioner.labfile.starter import write_missing_secrets
 

@@ -40,13 +40,18 @@ class Words:
         return existing(self.file)
 
 
+_OTHER_ENDS = {".yml": ".yaml"}
+
+
 def existing(file: Path) -> Path:
     """That file; raise ``InputError`` that says what to do when there is none."""
     if file.is_file():
         return file
+    other = file.with_suffix(_OTHER_ENDS.get(file.suffix, ".yml"))
+    ways = f"Run: provision init {file}   or name the file: provision VERB FILE.yml"
     raise InputError(
         f"Unable to read {file}: there is no such file",
-        resolution=f"Run: provision init {file}   or name the file: provision VERB FILE.yml",
+        resolution=f"There is {other}: name that one." if other.is_file() else ways,
     )
 
 

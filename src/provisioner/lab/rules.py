@@ -39,6 +39,25 @@ TOLD_STAGES = ("engine", "team", "gateway")
 ARGUMENTS, ENVIRONMENT = "extra_arguments", "environment"
 """The options of services whose words the program gets as they are."""
 CONTROL = re.compile(r"[\x00-\x1f]")
+PASSWORD, USERS = "password", "users"
+"""The option of services that people log in to, also of each of their users."""
+SHORTEST_PASSWORD = 8
+# fmt: off
+COMMON_PASSWORDS = frozenset({
+    "", "abcdefgh", "admin", "administrator", "change-me", "changeit", "changeme", "default", "geheim", "hello",
+    "homelab", "iloveyou", "letmein", "p@ssw0rd", "p@ssword", "passw0rd", "password", "passwort", "provision",
+    "qwerty", "qwertyui", "qwertz", "qwertzui", "secret", "test", "user", "welcome",
+})
+# fmt: on
+"""What is tried first, each also with digits and points behind it; the empty one stands for digits alone."""
+_GENERATE = (
+    "Have a random one made: write `!secret NAME` in the file, remove its value from secrets.env, and run "
+    "provision init --secrets."
+)
+UNUSUAL_IMAGE = re.compile(
+    "debian|ubuntu|bullseye|bookworm|trixie|focal|jammy|noble|debian/([0-9]|1[01])|ubuntu/(1[0-9]|20)[.][0-9]+"
+)
+"""Images that no host has but by somebody's own doing."""
 
 Rule = Callable[[ResolvedLab], Iterator[Problem]]
 
@@ -58,7 +77,7 @@ def model_option_problems(lab: ResolvedLab) -> list[Problem]:
 
 def warnings(lab: ResolvedLab) -> list[Problem]:
     """What servers run with, and their users will not like."""
-    found: list[Problem] = [problem for _, problem in short_keys(lab)]
+    found: list[Problem] = [*(problem for _, problem in short_keys(lab)), *unusual_images(lab)]
     for service in lab.services.values():
         found += knowledge_of(service.role).warnings(service)
     if _has_sites(lab):
@@ -108,8 +127,20 @@ def container_hosts(lab: ResolvedLab) -> Iterator[Problem]:
             path = ("containers", name, "host")
             yield Problem(path, f'no host "{wanted}" in this file', _suggest(wanted, lab.hosts))
         elif container.host is None:
-            hint = f"host: {' | '.join(lab.hosts)}"
+            hint = f"Write host: {' or host: '.join(lab.hosts)}"
             yield Problem(("containers", name), "needs a host: the file has several", hint)
+
+
+def unusual_images(lab: ResolvedLab) -> Iterator[Problem]:
+    """Yield each image that no host has unless somebody gave it that name there."""
+    for name, container in lab.containers.items():
+        image = container.written.image
+        if image and UNUSUAL_IMAGE.fullmatch(image):
+            from provisioner.labfile.advice import image_hint  # nothing that a usual lab needs
+
+            yield Problem(
+                ("containers", name, "image"), "hosts have no such image, unless you made one", image_hint(image)
+            )
 
 
 def host_words(lab: ResolvedLab) -> Iterator[Problem]:
@@ -420,6 +451,25 @@ def key_forms(lab: ResolvedLab) -> Iterator[Problem]:
             seen.add(value)
 
 
+def weak_passwords(lab: ResolvedLab) -> Iterator[Problem]:
+    """A password with which people log in is none that is tried first, and none that is tried soon."""
+    for service in lab.services.values():
+        if service.page.key_option != PASSWORD:
+            continue
+        holders = {PASSWORD: service.written}
+        for number, user in enumerate(service.written.get(USERS) or ()):
+            holders[f"{USERS}.{number}.{PASSWORD}"] = user
+        for place, holder in holders.items():
+            secret = holder.get(PASSWORD)
+            if secret is None or not secret.is_known:
+                continue
+            value = secret.reveal()
+            if value.lower().rstrip("0123456789.!?") in COMMON_PASSWORDS:
+                yield service.problem(place, "the value is one of the passwords that are tried first", _GENERATE)
+            elif len(value) < SHORTEST_PASSWORD:
+                yield service.problem(place, f"the value has fewer than {SHORTEST_PASSWORD} characters", _GENERATE)
+
+
 def short_keys(lab: ResolvedLab) -> Iterator[tuple[ResolvedService, Problem]]:
     """Yield each service with a key so short that it can be guessed from its checksum, which its switch reads."""
     for service in lab.services.values():
@@ -429,9 +479,8 @@ def short_keys(lab: ResolvedLab) -> Iterator[tuple[ResolvedService, Problem]]:
             continue
         form = service.page.secrets.get(option) or SecretForm()
         if 0 < len(secret.reveal().removeprefix(form.prefix)) < SHORTEST_KEY:
-            hint = "Have a random one made: remove its value, and run provision init --secrets."
             what = f"the value has fewer than {SHORTEST_KEY} characters, and can be guessed"
-            yield service, service.problem(option, what, hint)
+            yield service, service.problem(option, what, _GENERATE)
 
 
 def misread_values(lab: ResolvedLab) -> Iterator[Problem]:
@@ -503,5 +552,6 @@ RULES: tuple[Rule, ...] = (
     own_ports,
     lan_needs_key,
     key_forms,
+    weak_passwords,
     misread_values,
 )

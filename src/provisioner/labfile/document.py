@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent, Event
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
@@ -47,20 +47,23 @@ MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000
 """A lab of a hundred containers has two thousand; reading takes up to 0.1 ms for each."""
 MAX_DEPTH = 50
+_TOO_DEEP = ("nested too deeply", "close the brackets where they end; a lab needs seven levels")
 _CORE = "tag:yaml.org,2002:"
 _SCALAR_TAGS = {_CORE + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")}
 _MERGE = _CORE + "merge"
+_TAGS_OF_OTHERS = frozenset({"!vault", "!unsafe", "!include", "!env", "!ENV", "!env_var", "!reference", "!Ref", "!Sub"})
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
-_QUOTED = r"'[^']*'|\"[^\"]*\""
-_HARMLESS = r".(.|\\.|<[a-z ]+>)."  # one character, or a token's name
+Place = tuple[int, int]
+"""Line and column, both from 1."""
+TOP: Place = (1, 1)
 
 
 class DocumentError(Exception):
-    """The file is no YAML that could be looked into any further; ``line`` is where that was noticed."""
+    """The file is no YAML that could be looked into any further; ``place`` is where that was noticed."""
 
-    def __init__(self, line: int, message: str, hint: str = "") -> None:
+    def __init__(self, place: Place, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.line = line
+        self.place = place
         self.message = message
         self.hint = hint
 
@@ -75,43 +78,54 @@ class SecretUse:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """``data`` holds an empty ``Secret`` for each of ``uses``; ``lines`` has the line of each key and list item."""
+    """``data`` holds an empty ``Secret`` for each of ``uses``; ``places`` has where each key and list item stands."""
 
     data: Mapping[str, Any]
-    lines: Mapping[KeyPath, int]
+    places: Mapping[KeyPath, Place]
     uses: tuple[SecretUse, ...]
     problems: tuple[Problem, ...]
 
-    def line(self, path: KeyPath) -> int:
-        """The line of ``path``, or of the nearest thing above it that was written."""
-        while path not in self.lines:
+    def place(self, path: KeyPath) -> Place:
+        """Where ``path`` stands, or the nearest thing above it that was written."""
+        while path not in self.places:
             path = path[:-1]
-        return self.lines[path]
+        return self.places[path]
 
 
 def parse_document(content: bytes) -> Document:
     """Read ``content``; raise ``DocumentError`` where nothing more could be said about the rest of it."""
     if len(content) > MAX_BYTES:
-        raise DocumentError(1, f"the file is larger than {MAX_BYTES} bytes", "is this the right file?")
+        raise DocumentError(TOP, f"the file is larger than {MAX_BYTES} bytes", "is this the right file?")
     root = compose(_decoded(content))
     if root is None:
-        raise DocumentError(1, "the file is empty", "`provision init` writes one to begin with")
+        raise DocumentError(TOP, "the file is empty", "remove it: `provision init` then writes one to begin with")
     builder = _Builder()
     try:
         data = builder.value(root, ())
     except RecursionError as error:
-        raise DocumentError(_line(root), "nested too deeply") from error
+        raise DocumentError(_place(root), *_TOO_DEEP) from error
     if not isinstance(data, dict):
-        raise DocumentError(_line(root), "the file must be a mapping at its top", "begin with `name: homelab`")
-    return Document(data, builder.lines, tuple(builder.uses), tuple(builder.problems))
+        hint = "begin with `name: homelab`; a list at the top is a playbook of Ansible's"
+        raise DocumentError(_place(root), "the file must be a mapping at its top", hint)
+    if "containers" not in data:
+        from provisioner.labfile.advice import foreign_file  # nothing that a good file needs
+
+        foreign = foreign_file(data)
+        if foreign is not None:
+            key, *words = foreign
+            raise DocumentError(builder.places[key], *words)
+    return Document(data, builder.places, tuple(builder.uses), tuple(builder.problems))
 
 
 def _decoded(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DocumentError(line, "not UTF-8", "save the file as UTF-8") from error
+        before = content[: error.start].rpartition(b"\n")
+        place = (content.count(b"\n", 0, error.start) + 1, len(before[2].decode()) + 1)
+        coding = "UTF-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "LATIN1"
+        hint = f"save the file as UTF-8, or turn it into that: iconv -f {coding} -t UTF-8 FILE"
+        raise DocumentError(place, "not UTF-8", hint) from error
     return text
 
 
@@ -127,7 +141,7 @@ class _LimitedComposer(Composer):
         self._count += 1
         if self._count > MAX_VALUES:
             mark = self.parser.peek_event().start_mark
-            raise DocumentError(mark.line + 1, f"more than {MAX_VALUES} values", "write less")
+            raise DocumentError((mark.line + 1, mark.column + 1), f"more than {MAX_VALUES} values", "write less")
         return super().compose_node(parent, index)
 
 
@@ -139,53 +153,37 @@ def compose(text: str) -> Node | None:
     try:
         root: Node | None = yaml.compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise DocumentError(mark.line + 1 if mark else 1, *_syntax(error)) from error
+        from provisioner.labfile.syntax import described  # nothing that a good file needs
+
+        raise DocumentError(*described(error, text)) from error
     except ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise DocumentError(
-            line, "a control character", "remove it, or write it as an escape in double quotes"
-        ) from error
+        before = text[: error.position]
+        place = (before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1)
+        hint = "remove it, or write it as an escape in double quotes"
+        raise DocumentError(place, "a control character", hint) from error
     except RecursionError as error:
-        raise DocumentError(_deep_line(text), "nested too deeply") from error
+        raise DocumentError(_deep_place(text), *_TOO_DEEP) from error
     except (YAMLError, ValueError) as error:
-        raise DocumentError(1, "not YAML") from error
+        raise DocumentError(TOP, "not YAML") from error
     return root
 
 
-def _deep_line(text: str) -> int:
+def _deep_place(text: str) -> Place:
     depth = 0
     for event in YAML(typ="safe", pure=True).parse(text):
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if depth > MAX_DEPTH:
-            return int(event.start_mark.line) + 1
-    return 1
+            return _place(event)
+    return TOP
 
 
-def _syntax(error: MarkedYAMLError) -> tuple[str, str]:
-    problem = error.problem or ""
-    if "'\\t'" in problem:
-        return "a tab where YAML allows only spaces", "indent with spaces"
-    if "undefined alias" in problem:
-        return "an alias without its anchor", 'put text that begins with "*" in quotes'
-    if "another document" in problem:
-        return "a second document in the file", 'remove the "---" between them'
-    # The words between quotes come from the file: they may be half of a secret that should have been quoted.
-    told = [
-        re.sub(_QUOTED, lambda word: word[0] if re.fullmatch(_HARMLESS, word[0]) else "…", one)
-        for one in (error.context, problem)
-        if one
-    ]
-    return f"not YAML: {', '.join(told)}", ""
-
-
-def _line(node: Node) -> int:
-    return int(node.start_mark.line) + 1
+def _place(node: Node | Event) -> Place:
+    return int(node.start_mark.line) + 1, int(node.start_mark.column) + 1
 
 
 class _Builder:
     def __init__(self) -> None:
-        self.lines: dict[KeyPath, int] = {(): 1}
+        self.places: dict[KeyPath, Place] = {(): TOP}
         self.uses: list[SecretUse] = []
         self.problems: list[Problem] = []
         self.count = 0
@@ -197,13 +195,13 @@ class _Builder:
     def value(self, node: Node, path: KeyPath) -> Any:
         self.count += 1
         if self.count > MAX_VALUES:
-            raise DocumentError(_line(node), f"more than {MAX_VALUES} values, aliases expanded", "write less")
+            raise DocumentError(_place(node), f"more than {MAX_VALUES} values, aliases expanded", "write less")
         if len(path) > MAX_DEPTH:
-            raise DocumentError(_line(node), "nested too deeply")
+            raise DocumentError(_place(node), *_TOO_DEEP)
         if isinstance(node, ScalarNode):
             return self.scalar(node, path)
         if id(node) in self.open:
-            raise DocumentError(_line(node), "an alias that contains itself")
+            raise DocumentError(_place(node), "an alias that contains itself")
         if str(node.tag) not in (_CORE + "map", _CORE + "seq"):
             self.refuse_tag(node, path)
         self.open.add(id(node))
@@ -224,13 +222,21 @@ class _Builder:
         if _SECRET_NAME.fullmatch(name):
             self.uses.append(SecretUse(name, path))
         else:
-            self.refuse(path, "not the name of a secret", "letters, digits, _ and -; begins with a letter or _")
+            self.refuse(
+                path,
+                "not the name of a secret",
+                "write `!secret NAME`: letters, digits, _ and -; begins with a letter or _",
+            )
         return Secret(name, None)
 
     def refuse_tag(self, node: Node, path: KeyPath) -> None:
         tag = str(node.tag)
         if tag == "!secret":
             self.refuse(path, "a secret has a name and no more", "write `!secret NAME`")
+        elif tag in _TAGS_OF_OTHERS:
+            self.refuse(
+                path, f"the tag {tag}, which is of another program", "there is only one tag here: `!secret NAME`"
+            )
         elif tag.startswith(_CORE):
             self.refuse(path, f"the tag !!{tag.removeprefix(_CORE)[:40]} is not allowed", "write plain values")
         else:
@@ -240,7 +246,7 @@ class _Builder:
     def sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
         items = []
         for index, item in enumerate(node.value):
-            self.lines[(*path, index)] = _line(item)
+            self.places[(*path, index)] = _place(item)
             items.append(self.value(item, (*path, index)))
         return items
 
@@ -258,11 +264,11 @@ class _Builder:
             elif (key := self.key(key_node, path)) is None:
                 continue
             elif key not in result:
-                self.lines[(*path, key)] = _line(key_node)
+                self.places[(*path, key)] = _place(key_node)
                 result[key] = self.value(value_node, (*path, key))
             elif not merging:
-                first, self.lines[(*path, key)] = self.lines[(*path, key)], _line(key_node)
-                self.refuse((*path, key), f"duplicate key, first written on line {first}", "keep one of them")
+                first, self.places[(*path, key)] = self.places[(*path, key)], _place(key_node)
+                self.refuse((*path, key), f"duplicate key, first written on line {first[0]}", "keep one of them")
         for one in merged:
             self.merge(result, one, path)
 
@@ -271,7 +277,7 @@ class _Builder:
             self.refuse(path, 'only a mapping can be merged by "<<"')
             return
         if self.count > MAX_VALUES or id(node) in self.open:
-            raise DocumentError(_line(node), "an alias that contains itself, or too many of them")
+            raise DocumentError(_place(node), "an alias that contains itself, or too many of them")
         self.open.add(id(node))
         self.fill(result, node, path, merging=True)
         self.open.discard(id(node))
@@ -281,5 +287,10 @@ class _Builder:
             value = self.scalar(node, path)
             if isinstance(value, str):
                 return value
-        self.refuse(path, f"a key on line {_line(node)} that is no string", "put it in quotes")
+        if isinstance(node, MappingNode):
+            self.refuse(
+                path, f'"{{{{" on line {_place(node)[0]}', "templates are not filled in here: write the value itself"
+            )
+        else:
+            self.refuse(path, f"a key on line {_place(node)[0]} that is no string", "put it in quotes")
         return None

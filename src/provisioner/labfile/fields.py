@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -30,7 +31,8 @@ class Part(BaseModel):
 
 LABEL = r"^[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
-IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._/:-]*$"
+IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9._-]*/[A-Za-z0-9._/:-]*)?$"
+"""What stands behind a colon has a slash, as in Proxmox's volumes: `debian:12` is an image of Docker's."""
 SHA256 = r"^[0-9A-Fa-f]{64}$"
 FINGERPRINT = r"^[0-9A-Fa-f]{2}(:?[0-9A-Fa-f]{2}){31}$"
 HTTPS = r"^https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?$"
@@ -61,12 +63,15 @@ _PORT_HINT = "a port is one of 1 to 65535, and in brackets goes an address of IP
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
 
 
-def text_of(pattern: str, message: str, hint: str) -> Any:
-    """Annotations of a string of one form: how it is checked, and what an editor's schema says of it."""
+def text_of(pattern: str, message: str, hint: str | Callable[[str], str]) -> Any:
+    """Annotations of a string of one form: how it is checked, and what an editor's schema says of it.
+
+    ``hint`` may depend on what was written; it must not repeat what may be a secret.
+    """
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value, re.ASCII):  # compiled at its first use: few forms stand in one file
-            raise refusal(message, hint)
+            raise refusal(message, hint if isinstance(hint, str) else hint(value))
         return value
 
     return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": pattern})
@@ -75,6 +80,8 @@ def text_of(pattern: str, message: str, hint: str) -> Any:
 def _size(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         raise refusal("a size without a unit", f'write "{value}GiB" or "{value}MiB"' if value > 0 else "")
+    if isinstance(value, list | dict | bool):
+        raise refusal("not a size", 'write one number with its unit, such as "16GiB"')
     if not isinstance(value, str):
         return value
     try:
@@ -124,9 +131,23 @@ _TAG_HINT = "no capitals; those that begin with provisioner are our own"
 _LABEL_HINT = "letters, digits and dashes; begins with a letter, ends with a letter or digit; at most 63 characters"
 _NAME_HINT = "letters, digits, dots, dashes and underscores; begins with a letter or digit; at most 63 characters"
 
-_label = text_of(LABEL, "not a valid name", _LABEL_HINT)
+
+def _label_hint(value: str) -> str:
+    from provisioner.labfile.advice import corrected_label  # nothing that a good file needs
+
+    label = corrected_label(value)
+    return f'write "{label}": {_LABEL_HINT}' if label else _LABEL_HINT
+
+
+def _image_hint(value: str) -> str:
+    from provisioner.labfile.advice import image_hint  # nothing that a good file needs
+
+    return image_hint(value)
+
+
+_label = text_of(LABEL, "not a valid name", _label_hint)
 _name = text_of(NAME, "not a valid name", _NAME_HINT)
-_image = text_of(IMAGE, "not the name of an image", 'write a name such as "debian/13"')
+_image = text_of(IMAGE, "not the name of an image for containers", _image_hint)
 _sha256 = text_of(SHA256, "not a sha256", "write its 64 hexadecimal digits, as sha256sum prints them")
 _fingerprint = text_of(
     FINGERPRINT, "not a fingerprint", "write its sha256: 64 hexadecimal digits, with or without colons"

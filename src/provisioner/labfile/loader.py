@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from provisioner.catalog import Catalog
-from provisioner.labfile.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
+from provisioner.labfile.document import MAX_BYTES, Document, DocumentError, Place, SecretUse, parse_document
 from provisioner.labfile.fields import LABEL
 from provisioner.labfile.hosts import SHARE, SHARE_KEY
 from provisioner.labfile.parsing import Parsed, parse_spec
@@ -215,7 +215,7 @@ class Loaded:
         return file_error(self.path, problem_lines(self.path, self.document, problems))
 
     def rendered(self, problem: Problem) -> str:
-        """One problem as ``homelab.yml:12: containers.llama.memory: not a size; write "16GiB"``."""
+        """One problem as ``homelab.yml:12:5: containers.llama.memory: not a size; write "16GiB"``."""
         return problem_lines(self.path, self.document, [problem])[0]
 
     @property
@@ -229,14 +229,15 @@ class Loaded:
 def problem_lines(file: Path, document: Document, problems: Iterable[Problem]) -> list[str]:
     """The problems as lines of text, in the order of the file, each once."""
     placed = dict.fromkeys(
-        sorted((document.line(one.path), path_text(one.path), one.message, one.hint) for one in problems)
+        sorted((document.place(one.path), path_text(one.path), one.message, one.hint) for one in problems)
     )
     return [problem_line(file, *one) for one in placed]
 
 
-def problem_line(file: Path, line: int, path: str, message: str, hint: str) -> str:
-    """``file:line: path: message; hint``, without what is empty; a hint that is a sentence follows a full stop."""
-    where = f"{file}:{line}: {path}: " if path else f"{file}:{line}: "
+def problem_line(file: Path, place: Place, path: str, message: str, hint: str) -> str:
+    """``file:line:column: path: message; hint``, without what is empty; a hint that is a sentence follows a stop."""
+    line, column = place
+    where = f"{file}:{line}:{column}: {path}: " if path else f"{file}:{line}:{column}: "
     return f"{where}{with_hint(message, hint)}"
 
 
@@ -453,7 +454,7 @@ def _document(content: bytes, path: Path) -> Document:
     try:
         return with_share_keys(parse_document(content))
     except DocumentError as error:
-        raise file_error(path, [problem_line(path, error.line, "", error.message, error.hint)]) from error
+        raise file_error(path, [problem_line(path, error.place, "", error.message, error.hint)]) from error
 
 
 def with_share_keys(document: Document) -> Document:
@@ -465,18 +466,18 @@ def with_share_keys(document: Document) -> Document:
     if not isinstance(hosts, dict):
         return document
     keyed: dict[str, Any] = {}
-    lines, uses = dict(document.lines), list(document.uses)
+    places, uses = dict(document.places), list(document.uses)
     for name, host in hosts.items():
         if not _lacks_share_key(name, host):
             continue
         use = SecretUse(f"share-{name}", ("hosts", name, SHARE_KEY))
         keyed[name] = {**host, SHARE_KEY: Secret(use.name, None)}
-        lines[use.path] = document.line(("hosts", name, SHARE))
+        places[use.path] = document.place(("hosts", name, SHARE))
         uses.append(use)
     if not keyed:
         return document
     data = {**document.data, "hosts": {**hosts, **keyed}}
-    return replace(document, data=data, lines=lines, uses=tuple(uses))
+    return replace(document, data=data, places=places, uses=tuple(uses))
 
 
 def _lacks_share_key(name: str, host: Any) -> bool:

@@ -127,7 +127,7 @@ class _Parse:
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            self.problems += _problems_of(error, path, model, hints or {})
+            self.problems += _problems_of(error, path, model, hints or {}, self.catalog)
             return None
 
     def refuse(self, path: KeyPath, message: str, hint: str = "") -> None:
@@ -161,6 +161,12 @@ class _Parse:
 
     def container(self, value: Any, path: KeyPath) -> Any:
         services = value.get("services") if isinstance(value, dict) else None
+        if isinstance(services, list | str):
+            from provisioner.labfile.advice import listed_services  # nothing that a good file needs
+
+            hint = listed_services(services, self.catalog)
+            self.refuse((*path, "services"), f"expected a mapping, got {kind_of(services)}", hint)
+            return {**value, "services": {}}
         if not isinstance(services, dict):
             return value
         checked = {role: self.service(role, options, (*path, "services", role)) for role, options in services.items()}
@@ -169,11 +175,16 @@ class _Parse:
     def service(self, role: str, value: Any, path: KeyPath) -> ServiceSpec:
         service = self.catalog.offered.get(role)
         if service is None:
-            self.refuse(path, "unknown service", did_you_mean(role, self.catalog.offered, always=True))
+            from provisioner.labfile.advice import unknown_service  # nothing that a good file needs
+
+            self.refuse(path, "unknown service", unknown_service(role, self.catalog))
             return _SERVICE_STAND_IN
         written = {} if value is None else value
         if not isinstance(written, dict):
-            self.refuse(path, f"expected the options of {role}, got {kind_of(value)}", f"write {role}: {{}} for none")
+            from provisioner.labfile.advice import written_service  # nothing that a good file needs
+
+            hint = f"write {written_service(service)}"
+            self.refuse(path, f"expected the options of {role}, got {kind_of(value)}", hint)
             return _SERVICE_STAND_IN
         return self.options(service, dict(written), path)
 
@@ -202,6 +213,9 @@ class _Parse:
         for name, reference in service.references.items():
             if reference.kind in ("model", "models"):
                 hints[name] = hint
+        for container, value in self.data["containers"].items():
+            for role in value.get("services", ()) if isinstance(value, dict) else ():
+                hints |= dict.fromkeys((f"{container}/", f"{role}/"), f'write "{container}/{role}"')
         return hints
 
     def secrets(self, option: Option, value: Any, path: KeyPath) -> Any:
@@ -229,6 +243,10 @@ class _Parse:
             return [self.hidden(part, (*path, index)) for index, part in enumerate(value)]
         if not isinstance(value, str):
             return value
+        if value.startswith(("secret ", "!secret", "$", "{{")):
+            from provisioner.labfile.advice import secret_reference  # nothing that a good file needs
+
+            self.problems += secret_reference(path, value)
         if value:
             self.warnings.append(Problem(path, _IN_CLEAR, _IN_CLEAR_HINT))
         else:
@@ -247,42 +265,40 @@ class _Parse:
 
 
 def _problems_of(
-    error: ValidationError, base: KeyPath, model: type[BaseModel], hints: Mapping[str, str]
+    error: ValidationError, base: KeyPath, model: type[BaseModel], hints: Mapping[str, str], catalog: Catalog
 ) -> list[Problem]:
-    """One problem per error, below ``base``; ``hints`` say for a missing key what to write there."""
+    """One problem per error, below ``base``; ``hints`` say what to write for a key that is missing or no address."""
+    from provisioner.labfile.advice import MISSING, unknown_key  # nothing that a good file needs
+
     problems = []
     for fault in error.errors(include_url=False):
         path = tuple(step for step in fault["loc"] if step not in ("[key]", *FORMS))
         message, hint = _wording(fault["type"], fault.get("ctx", {}), fault["input"])
         if fault["type"] == "missing":
-            hint = hints.get(str(path[-1]), "")
+            hint = {**MISSING, **hints}.get(str(path[-1]), "")
         elif fault["type"] == "extra_forbidden":
-            hint = did_you_mean(str(path[-1]), _known_keys(model, path[:-1]))
+            hint = unknown_key((*base, *path), _known_keys(model, path[:-1]), catalog)
         elif fault["type"] == "literal_error":
             hint = _choice_hint(fault["input"], model, path)
+        elif fault["type"] == "string_pattern_mismatch":
+            hint = hints.get(f"{fault['input']}/", hint)
         problems.append(Problem((*base, *path), message or fault["msg"], hint))
     return problems
 
 
 def _wording(kind: str, context: Mapping[str, Any], value: object) -> tuple[str, str]:
+    from provisioner.labfile.advice import form_hint, kind_hint  # nothing that a good file needs
+
     if kind == REFUSED:
-        return context["message"], context["hint"]
+        return context["message"], form_hint(kind, value) or context["hint"]
     if isinstance(value, Secret):
         return _SECRET_REFUSED
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, got {kind_of(value)}", _type_hint(kind, value)
+        return f"expected {_EXPECTED[kind]}, got {kind_of(value)}", kind_hint(kind, context, value)
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         return f"must be {words} {context[key]}".removesuffix(".0"), ""
     return _WORDING.get(kind, ("", ""))
-
-
-def _type_hint(kind: str, value: object) -> str:
-    if kind == "is_instance_of":
-        return "write `!secret NAME`"
-    if kind == "string_type" and isinstance(value, bool | int | float):
-        return "put it in quotes"
-    return ""
 
 
 def _known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:

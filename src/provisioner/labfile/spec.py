@@ -76,14 +76,24 @@ class Gpu(Part):
         return self
 
 
+_GPU_HINT = "write none, any, {vendor: …}, {pci: …}, {uuid: …} or {vram: …}"
+_GPU_HINTS = {
+    **dict.fromkeys(("true", "yes", "on", "all", "1"), "write gpu: any"),
+    **dict.fromkeys(("false", "no", "off", "0"), "write gpu: none"),
+    **dict.fromkeys(("nvidia", "cuda"), "write gpu: { vendor: nvidia }, or gpu: any"),
+    **dict.fromkeys(("amd", "rocm", "vulkan"), "write gpu: { vendor: amd }, or gpu: any"),
+    "intel": "write gpu: { vendor: intel }, or gpu: any",
+}
+
+
 def gpu_words(value: Any) -> Any:
     """The words ``none`` and ``any`` as what they stand for; everything else is left to the model."""
     if value == "none":
         return None
     if value == "any":
         return Gpu()
-    if isinstance(value, str) or value == {}:
-        raise refusal("not a GPU", "write none, any, {vendor: …}, {pci: …}, {uuid: …} or {vram: …}")
+    if isinstance(value, str | bool | int) or value == {}:
+        raise refusal("not a GPU", _GPU_HINTS.get(str(value).lower(), _GPU_HINT))
     return value
 
 

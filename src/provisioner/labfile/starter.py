@@ -8,14 +8,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.catalog import Catalog
+from provisioner.catalog import Catalog, SecretForm
 from provisioner.labfile.hosts import SHARE_KEY
-from provisioner.labfile.loader import SecretUse, from_file, missing_secrets, secrets_file, without_secret
+from provisioner.labfile.loader import (
+    SECRETS_FILE,
+    SecretUse,
+    from_file,
+    missing_secrets,
+    secrets_file,
+    without_secret,
+)
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.whole_files import replace_text, unwritable
 from provisioner.values import paths
 from provisioner.values.errors import InputError
-from provisioner.values.regular_files import text_of
+from provisioner.values.regular_files import content_of, text_of
 
 SCHEMA_FILE = "homelab.schema.json"
 SECRET_BYTES = 24  # in hexadecimal digits: no program, shell or keyboard has trouble with those
@@ -58,6 +65,10 @@ hosts:
 _SECRETS_HEADER = (
     "# NAME=VALUE. A value may stand in quotes; nothing else in it is special. Keep this file to yourself.\n"
 )
+
+
+IGNORED = (SECRETS_FILE, ".provision/")
+"""What lies beside a lab's file and belongs in no repository: secrets, and what can be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,25 @@ def write_schema(file: Path, catalog: Catalog) -> Path:
     return schema
 
 
+def write_ignored(file: Path) -> tuple[Path, tuple[str, ...]]:
+    """Have git leave out what belongs in no repository: return the ``.gitignore`` and the lines that it lacked.
+
+    What it holds stays; ``InputError`` where it cannot be written.
+    """
+    target = file.parent / ".gitignore"
+    try:
+        before = content_of(target).decode(errors="replace") if target.exists() else ""
+        there = {line.strip().strip("/") for line in before.splitlines()}
+        lacking = tuple(line for line in IGNORED if line.strip("/") not in there)
+        if lacking:
+            line_end = "" if before[-1:] in ("", "\n") else "\n"
+            with target.open("a", encoding="utf-8") as stream:
+                stream.write("\n".join((line_end + lacking[0], *lacking[1:], "")))
+    except OSError as error:
+        raise unwritable(target, error) from error
+    return target, lacking
+
+
 def write_missing_secrets(file: Path, catalog: Catalog) -> WrittenSecrets:
     """Generate each missing secret that is this lab's own into ``secrets.env`` (0600) beside ``file``."""
     uses = missing_secrets(file, catalog)
@@ -136,8 +166,11 @@ def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
     """How a value for this use begins; None when it is somebody else's: a provider's key, a Proxmox token."""
     match use.path:
         case ("containers", _, "services", str(role), str(option)) if role in catalog.services:
-            form = catalog.services[role].secrets.get(option)
+            page = catalog.services[role]
+            form = {str(page.key_option): SecretForm(), **page.secrets}.get(option)
             return form.prefix if form else None
+        case ("containers", _, "services", _, "users", int(), "password"):
+            return ""
         case ("hosts", _, str(key)) if key == SHARE_KEY:
             return ""
         case _:

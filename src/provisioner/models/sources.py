@@ -40,6 +40,13 @@ _HINT = (
     'write "hf:ORG/REPO:QUANT", "hf:ORG/REPO@REVISION", "https://HOST/PATH.gguf", "file:PATH.gguf", "dir:PATH", '
     '"builtin:tiny", "builtin:tiny-hf", "builtin:tiny-embedding", "builtin:tiny-rerank" or "builtin:tiny-thinking"'
 )
+_ADDRESS_HINT = 'write "https://HOST/PATH/NAME.gguf", without a user; of a page of Hugging Face "hf:ORG/REPO:QUANT"'
+_HINTS = (
+    (r"[/~.]", 'write "file:PATH.gguf" for a file on this machine, or "dir:PATH" for a folder'),
+    (r"[^/\s:]+/[^/\s]+$", 'of Hugging Face write "hf:ORG/REPO:QUANT", or "hf:ORG/REPO@REVISION" for a folder'),
+    (r"(?i).+\.gguf$", 'write "file:" before it: "file:PATH.gguf"'),
+)
+"""Forms in which others write a source, and what to write here."""
 _HUB_HINT = 'write "hf:ORG/REPO:QUANT", or "hf:ORG/REPO@REVISION" for a folder'
 
 
@@ -62,7 +69,7 @@ def model_source(value: str) -> str:
     kind, _, rest = value.partition(":")
     check = _CHECKS.get(kind)
     if check is None:
-        raise refusal("not a source of a model", _HINT)
+        raise refusal("not a source of a model", next((hint for form, hint in _HINTS if re.match(form, value)), _HINT))
     check(rest)
     return value
 
@@ -99,7 +106,7 @@ def _refuse_http(_address: str) -> None:
 def _check_https(address: str) -> None:
     url = f"https:{address}"
     if not (re.fullmatch(_URL, url, re.ASCII) and is_plain_filename(filename_of(url))):
-        raise refusal("not the address of a model's file", 'write "https://HOST/PATH/NAME.gguf", without a user')
+        raise refusal("not the address of a model's file", _ADDRESS_HINT)
 
 
 _CHECKS: Mapping[str, Callable[[str], None]] = {

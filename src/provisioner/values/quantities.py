@@ -18,7 +18,7 @@ UP_TO_A_DAY = (
 NO_TIME = "0s"
 """The only way to write in these forms that nothing is waited for, or that something never happens."""
 _DURATION = r"([0-9]{1,6})([smh])"
-_ALMOST = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$"
+_ALMOST = r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)i?b?\s*$"
 
 
 class SizeError(ValueError):
@@ -67,6 +67,8 @@ def seconds_of(text: str) -> float:
 
 def _right_form(text: str) -> str:
     almost = re.match(_ALMOST, text, re.ASCII | re.IGNORECASE)
+    if almost and not almost[2]:
+        return f'write "{almost[1]}GiB" or "{almost[1]}MiB"'
     if almost:
         return f'write "{almost[1]}{almost[2].upper()}iB", with no space (KiB, MiB, GiB or TiB)'
     return 'write a positive number and KiB, MiB, GiB or TiB, with no space, such as "16GiB"'

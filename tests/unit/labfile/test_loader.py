@@ -75,6 +75,8 @@ def refused(content: bytes, catalog: Catalog) -> str:
     return caught.value.details
 
 
+NO_UTF_8 = "not UTF-8; save the file as UTF-8, or turn it into that: iconv -f"
+TOO_DEEP = "nested too deeply; close the brackets where they end; a lab needs seven levels"
 LAUGHS = b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 10)
 )
@@ -83,30 +85,39 @@ CHAIN = b"a0: &a0 {}\n" + b"".join(b"a%d: &a%d { <<: *a%d }\n" % (n, n, n - 1) f
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "message"),
+    ("content", "place", "message"),
     [
-        (b"name: lab\nhosts: \0\n", 2, "a control character; remove it, or write it as an escape in double quotes"),
-        (b"name: lab\n\n\x1b[31m: x\n", 3, "a control character; remove it, or write it as an escape in double quotes"),
-        (b"name: lab\nhosts: \xff\n", 2, "not UTF-8; save the file as UTF-8"),
-        ("name: lab\n".encode("utf-16"), 1, "not UTF-8; save the file as UTF-8"),
-        (b"name: lab\nmodels: " + b"[" * 1_000, 2, "nested too deeply"),
-        (b"name: lab\nmodels: " + b"[" * 80 + b"]" * 80, 2, "nested too deeply"),
-        (b"models:\n" + b"".join(b"%s- \n" % (b" " * n) for n in range(900)), 51, "nested too deeply"),
-        (LAUGHS, 1, "more than 20000 values, aliases expanded; write less"),
-        (MERGES, 1, "an alias that contains itself, or too many of them"),
-        (CHAIN, 100, "an alias that contains itself, or too many of them"),
-        (b"name: lab\nmodels: [" + b"1, " * 300_000 + b"]", 2, "more than 20000 values; write less"),
-        (b"#" * 10_000_000, 1, "the file is larger than 1000000 bytes; is this the right file?"),
+        (
+            b"name: lab\nhosts: \0\n",
+            (2, 8),
+            "a control character; remove it, or write it as an escape in double quotes",
+        ),
+        (
+            b"name: lab\n\n\x1b[31m: x\n",
+            (3, 1),
+            "a control character; remove it, or write it as an escape in double quotes",
+        ),
+        (b"name: lab\nhosts: \xff\n", (2, 8), f"{NO_UTF_8} LATIN1 -t UTF-8 FILE"),
+        ("name: lab\n".encode("utf-16"), (1, 1), f"{NO_UTF_8} UTF-16 -t UTF-8 FILE"),
+        (b"name: lab\nmodels: " + b"[" * 1_000, (2, 58), TOO_DEEP),
+        (b"name: lab\nmodels: " + b"[" * 80 + b"]" * 80, (2, 59), TOO_DEEP),
+        (b"models:\n" + b"".join(b"%s- \n" % (b" " * n) for n in range(900)), (51, 50), TOO_DEEP),
+        (LAUGHS, (1, 34), "more than 20000 values, aliases expanded; write less"),
+        (MERGES, (1, 5), "an alias that contains itself, or too many of them"),
+        (CHAIN, (100, 6), "an alias that contains itself, or too many of them"),
+        (b"name: lab\nmodels: [" + b"1, " * 300_000 + b"]", (2, 59995), "more than 20000 values; write less"),
+        (b"#" * 10_000_000, (1, 1), "the file is larger than 1000000 bytes; is this the right file?"),
     ],
     ids=["nul", "escape", "latin-1", "utf-16", "open", "deep", "steps", "laughs", "merges", "chain", "many", "10 MB"],
 )
-def test_hostile_content_is_refused(content: bytes, line: int, message: str, catalog: Catalog) -> None:
-    assert refused(content, catalog).splitlines() == [f"homelab.yml:{line}: {message}"]
+def test_hostile_content_is_refused(content: bytes, place: tuple[int, int], message: str, catalog: Catalog) -> None:
+    line, column = place
+    assert refused(content, catalog).splitlines() == [f"homelab.yml:{line}:{column}: {message}"]
 
 
 def test_a_long_number_is_text(catalog: Catalog) -> None:
     content = b"name: lab\ncontainers: { a: { cpu: %s } }\n" % (b"9" * 5000)
-    assert refused(content, catalog) == "homelab.yml:2: containers.a.cpu: expected a whole number, got a string"
+    assert refused(content, catalog) == "homelab.yml:2:20: containers.a.cpu: expected a whole number, got a string"
 
 
 def test_windows_files_are_read(catalog: Catalog) -> None:
@@ -121,7 +132,7 @@ def test_windows_files_are_read(catalog: Catalog) -> None:
 
 def test_a_control_character_in_a_key_is_shown_escaped(catalog: Catalog) -> None:
     details = refused(b'name: lab\ncontainers: {}\n"\\e[31m\\n": 1\n', catalog)
-    assert details.startswith('homelab.yml:3: "\\u001b[31m\\n": unknown key')
+    assert details.startswith('homelab.yml:3:1: "\\u001b[31m\\n": unknown key')
 
 
 def test_a_missing_file_says_how_to_write_one(catalog: Catalog) -> None:
@@ -140,8 +151,8 @@ def test_all_errors_come_at_once_rules_included(catalog: Catalog) -> None:
             rules=lambda spec: [Problem(("containers", name, "host"), "no host") for name in spec.containers],
         )
     assert caught.value.details.splitlines() == [
-        "homelab.yml:3: containers.a.host: no host",
-        'homelab.yml:3: containers.a.services.desktop.password: secret "p" has no value; set PROVISION_SECRET_P',
+        "homelab.yml:3:3: containers.a.host: no host",
+        'homelab.yml:3:40: containers.a.services.desktop.password: secret "p" has no value; set PROVISION_SECRET_P',
     ]
 
 
@@ -155,9 +166,9 @@ def test_problems_found_later_are_told_with_their_lines(catalog: Catalog) -> Non
         ]
     )
     assert error.details.splitlines() == [
-        "homelab.yml:1: odd",
-        "homelab.yml:3: containers.a.host: needs one",
-        "homelab.yml:5: containers.a.memory: too small; take more",
+        "homelab.yml:1:1: odd",
+        "homelab.yml:3:3: containers.a.host: needs one",
+        "homelab.yml:5:5: containers.a.memory: too small; take more",
     ]
     assert error.exit_code is ExitCode.USAGE
 
@@ -187,8 +198,8 @@ def test_a_failing_command_is_told_for_every_secret(catalog: Catalog) -> None:
     with pytest.raises(InputError) as caught:
         load(FILE, catalog, run_secret_command=True)
     assert caught.value.details.splitlines() == [
-        f"homelab.yml:{line}: containers.{container}.services.desktop.password: {sys.executable} gave no secret {name} "
-        f"(exit status 1); it said: locked store for {name}"
+        f"homelab.yml:{line}:40: containers.{container}.services.desktop.password: {sys.executable} "
+        f"gave no secret {name} (exit status 1); it said: locked store for {name}"
         for line, container, name in ((4, "a", "first"), (5, "b", "second-one"))
     ]
     assert CANARY not in str(caught.value)
@@ -240,14 +251,14 @@ def test_no_host_is_logged_in_to_with_the_key_of_those_who_take_turns(
     with pytest.raises(InputError) as caught:
         load(FILE, catalog, run_secret_command=False, needs="hosts")
     assert [line.partition(" has no")[0] for line in caught.value.details.splitlines()] == [
-        'homelab.yml:3: hosts.pve.password: secret "root"'
+        'homelab.yml:3:55: hosts.pve.password: secret "root"'
     ]
     monkeypatch.setenv("PROVISION_SECRET_ROOT", CANARY)
     assert load(FILE, catalog, run_secret_command=False, needs="hosts").spec.hosts["pve"].share_key is not None
     with pytest.raises(InputError) as caught:
         load(FILE, catalog, run_secret_command=False)
     assert caught.value.details == (
-        'homelab.yml:4: hosts.pve.share_key: secret "share-pve" has no value; set PROVISION_SECRET_SHARE_PVE'
+        'homelab.yml:4:5: hosts.pve.share_key: secret "share-pve" has no value; set PROVISION_SECRET_SHARE_PVE'
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def test_a_wrong_pair_is_refused_with_its_line(
 ) -> None:
     write_folder(tmp_path / "small", folder_files())
     (said,) = refused(tmp_path, catalog, model, engine)
-    assert f"homelab.yml:8: containers.engine.services.{engine}.model: " in said
+    assert re.search(rf"homelab\.yml:8:[0-9]+: containers\.engine\.services\.{engine}\.model: ", said)
     assert said.endswith(words)
 
 
@@ -100,10 +101,8 @@ def test_words_that_contradict_each_other_are_refused(
     tmp_path: Path, catalog: Catalog, model: str, path: str, words: str
 ) -> None:
     (tmp_path / "a.gguf").touch()
-    assert any(
-        f"homelab.yml:4: models.m.{path}: {words}" in one
-        for one in refused(tmp_path, catalog, f"{{ source: {model} }}")
-    )
+    line = re.compile(rf"homelab\.yml:4:[0-9]+: models\.m\.{path}: {re.escape(words)}")
+    assert any(map(line.search, refused(tmp_path, catalog, f"{{ source: {model} }}")))
 
 
 def test_a_gguf_may_say_that_it_is_one(catalog: Catalog) -> None:

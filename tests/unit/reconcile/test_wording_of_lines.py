@@ -19,13 +19,13 @@ HOST = '{ proxmox: "https://192.168.1.10:8006", user: root@pam, token: { id: pro
 @pytest.mark.parametrize(
     ("hint", "line"),
     [
-        ("", "lab.yml:3: a.b: no model"),
-        ("did you mean m?", "lab.yml:3: a.b: no model; did you mean m?"),
-        ("Known: m, n", "lab.yml:3: a.b: no model. Known: m, n"),
+        ("", "lab.yml:3:5: a.b: no model"),
+        ("did you mean m?", "lab.yml:3:5: a.b: no model; did you mean m?"),
+        ("Known: m, n", "lab.yml:3:5: a.b: no model. Known: m, n"),
     ],
 )
 def test_a_hint_that_is_a_sentence_begins_as_one(hint: str, line: str) -> None:
-    assert problem_line(Path("lab.yml"), 3, "a.b", "no model", hint) == line
+    assert problem_line(Path("lab.yml"), (3, 5), "a.b", "no model", hint) == line
     assert with_hint("no model", hint) == line.partition("a.b: ")[2]
 
 

@@ -79,7 +79,7 @@ def test_a_roundabout_way_to_itself_is_refused(validate: Validate, address: str,
     text = FILE.replace(FAR, upstream).replace("model: tiny }]", "model: far }]", 1)
     code, said = validate(text)
     assert code == 64
-    assert f"homelab.yml:12: containers.team.services.agent_team.members[0].model: upstream far is {asker}" in said
+    assert f"homelab.yml:12:51: containers.team.services.agent_team.members[0].model: upstream far is {asker}" in said
     for elsewhere in (address.replace("http://", "http://house-"), "http://llama.incus:8080/v1"):
         assert validate(text.replace(address, elsewhere))[0] == 0
 

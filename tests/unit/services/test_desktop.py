@@ -16,7 +16,7 @@ from provisioner.values.state import Secret, Service
 from tests.lab_files import spec_of
 
 CATALOG = load_catalog()
-WORD = Secret("penny_rdp", "canary")
+WORD = Secret("penny_rdp", "canary-rdp")
 
 
 def lab(container: dict[str, Any] | None = None, **options: Any) -> Spec:

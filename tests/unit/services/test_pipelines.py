@@ -86,7 +86,7 @@ def test_what_no_pipelines_server_could_be_is_refused_with_its_line(
     with pytest.raises(InputError) as refused:
         opened(folder, FILE.replace(right, wrong))
     told = str(refused.value)
-    assert f"homelab.yml:{line}: " in told
+    assert f"homelab.yml:{line}:" in told
     assert words in told
     assert "0p3n-w3bu!" not in told
 

@@ -213,7 +213,7 @@ containers:
     file.write_text(text.replace("LENGTH", "40961"))
     with pytest.raises(InputError) as caught:
         open_lab(file, needs="none")
-    assert "homelab.yml:4: containers.hub.services.vllm.max_model_len: 40961 tokens" in caught.value.details
+    assert "homelab.yml:4:43: containers.hub.services.vllm.max_model_len: 40961 tokens" in caught.value.details
     file.write_text(text.replace("LENGTH", "40960"))
     assert open_lab(file, needs="none").resolved.known.headers["qwen"].layers == 36
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ from provisioner.models.sources import (
 from provisioner.values import paths
 from provisioner.values.declared import Problem, Secret
 from provisioner.values.errors import UnavailableError
+from provisioner.values.refusals import did_you_mean
 from provisioner.values.regular_files import open_file
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 
 _PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."
+MOST_BESIDE = 1000
+"""Files of a folder among which one is looked for whose name was written wrongly."""
 EACH_S = 1.0
 """So often it is said how much of a file was read."""
 
@@ -108,7 +112,7 @@ def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
 def _missing(file: Path) -> Iterable[tuple[str, str]]:
     first, *rest = _parts(file)
     if not file.is_file():
-        yield f"no file {file}", ""
+        yield f"no file {file}", _not_there(file)
     elif file != first:
         yield "this is not the first file of a model of several", f"Write its path with the name {first.name}."
     else:
@@ -272,11 +276,19 @@ def folder_file(model: Model) -> ModelFile:
     return ModelFile(str(first), first.name, "", first.stat().st_size, rest=parts, is_folder=True)
 
 
+def _not_there(path: Path) -> str:
+    """Return what to do about a path at which nothing is: a name beside it that is much like its own, or its rule."""
+    can_look = path.parent.is_dir() and os.access(path.parent, os.R_OK | os.X_OK)
+    beside = [one.name for one in islice(path.parent.iterdir(), MOST_BESIDE)] if can_look else []
+    close = did_you_mean(path.name, sorted(name for name in beside if Path(name).suffix == path.suffix))
+    return close if close.startswith("did you mean") else "A path begins at the folder of the lab's file, or with /."
+
+
 def folder_problem(model: Model) -> FolderError | None:
     """Why the folder cannot be the model that the file says it is; reads its small files only."""
     folder = _folder_of(model)
     if not folder.is_dir():
-        return FolderError(f"no folder {folder}")
+        return FolderError(f"no folder {folder}", _not_there(folder))
     try:
         names = selected(_names(folder))
         method = method_in({name: _content(folder / name) for name in names if is_read_whole(name)}, names)

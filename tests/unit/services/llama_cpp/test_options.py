@@ -257,12 +257,12 @@ def test_a_labs_file_is_held_against_its_models_files(tmp_path: Path) -> None:
     assert [one.path[-1] for one in lab.loaded.warnings] == ["context"]
     mounts = {one.name: one.path for one in wanted_fleet(lab).artifacts}
     assert (mounts["model-m"], mounts["model-eye"]) == ("/srv/models/m", "/srv/models/eye")
-    with pytest.raises(InputError, match=r"lab\.yml:6: .*kv_cache.k: q8_0 packs 32 numbers together"):
+    with pytest.raises(InputError, match=r"lab\.yml:6:\d+: .*kv_cache.k: q8_0 packs 32 numbers together"):
         opened(tmp_path, model_bytes(attention__key_length=80), "{ model: m, kv_cache: { k: q8_0 } }")
 
 
 def test_a_file_that_was_cut_off_is_refused_when_the_lab_is_opened(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"lab\.yml:2: models.m.source: .* is no usable GGUF file: it ends after 100 b"
+        InputError, match=r"lab\.yml:2:\d+: models.m.source: .* is no usable GGUF file: it ends after 100 b"
     ):
         opened(tmp_path, model_bytes()[:100], "{ model: m }")
