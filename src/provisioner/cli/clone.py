@@ -90,7 +90,7 @@ def _opened_with_copy(session: Session, file: Path, text: str, wanted: Wanted) -
     try:
         return session.open_lab(file, with_secrets=True, content=text.encode())
     except InputError as error:
-        lines = [re.sub(rf"^{re.escape(str(file))}:\d+: ", "", line) for line in error.details.splitlines()]
+        lines = [re.sub(rf"^{re.escape(str(file))}:\d+:\d+: ", "", line) for line in error.details.splitlines()]
         raise InputError(
             wanted.what, details="\n".join(lines), resolution="Say another value with --set; nothing was touched."
         ) from error

@@ -55,7 +55,7 @@ _GENERATE = (
     "provision init --secrets."
 )
 UNUSUAL_IMAGE = re.compile(
-    "debian|ubuntu|bullseye|bookworm|trixie|focal|jammy|noble|debian/([0-9]|1[01])|ubuntu/(1[0-9]|20)[.][0-9]+"
+    "debian|ubuntu|bullseye|bookworm|trixie|focal|jammy|noble|debian/([0-9]|10)|ubuntu/1[0-9][.][0-9]+"
 )
 """Images that no host has but by somebody's own doing."""
 

@@ -234,4 +234,4 @@ def image_hint(image: str) -> str:
     for written in (plain, f"{name}-{tag}", tag, name):
         if written in _OTHER_IMAGES:
             return f'write "{_OTHER_IMAGES[written]}"'
-    return f"{_IMAGES}; an image of a registry is run by service oci"
+    return f"{_IMAGES}; an image of a registry is run by service oci" if ":" in image else _IMAGES

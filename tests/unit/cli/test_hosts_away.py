@@ -64,7 +64,7 @@ def test_a_host_that_is_away_is_a_refusal(
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.delenv("INCUS_SOCKET", raising=False)
     Path("homelab.yml").write_text(FILE.format(host=HOSTS[host]), encoding="utf-8")
-    Path("secrets.env").write_text("token=abc\npenny=password\n", encoding="utf-8")
+    Path("secrets.env").write_text("token=abc\npenny=canary-penny\n", encoding="utf-8")
     Path("secrets.env").chmod(0o600)
     text = Path("homelab.yml").read_text(encoding="utf-8")
     code = run({**LINES, **BESIDE}[verb])
