@@ -58,7 +58,7 @@ def init(
         console.say(line)
     ignore, ignored = write_ignored(file)
     if ignored:
-        console.say(f"Added {' and '.join(ignored)} to {ignore}, so that git leaves them out.")
+        console.say(f"Added {' and '.join(ignored)} to {ignore}, for git to leave out.")
     generated = _generate_secrets(session, file) if with_secrets else ()
     following = f"provision {'plan' if with_secrets else 'init --secrets'} {file}"
     console.say(f"Next: {following}")

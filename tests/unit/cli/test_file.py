@@ -60,6 +60,14 @@ def test_a_secret_that_has_a_value_keeps_it(bare: World, monkeypatch: pytest.Mon
     assert not Path("secrets.env").exists()
 
 
+def test_init_says_what_comes_next_and_what_git_leaves_out(bare: World) -> None:
+    Path(".gitignore").write_text("/secrets.env\n", encoding="utf-8")
+    assert bare.command("init").ended(0) == bare.snapshot(name="init")
+    assert bare.command("init", "--secrets").ended(0) == bare.snapshot(name="secrets")
+    (result,) = bare.command("init", "--json").of("result")
+    assert (result["ignored"], result["next"]) == ([], "provision init --secrets homelab.yml")
+
+
 def test_a_secret_of_another_system_is_not_invented(bare: World) -> None:
     text = FILE.replace(
         "containers:", "upstreams:\n  far: { model: openrouter/a/b, api_key: !secret cloud }\ncontainers:"

@@ -11,7 +11,7 @@ import pytest
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.labfile import starter
 from provisioner.labfile.loader import load
-from provisioner.labfile.starter import write_missing_secrets, write_starter
+from provisioner.labfile.starter import write_ignored, write_missing_secrets, write_starter
 from provisioner.values.errors import InputError
 from tests.case_files import read_cases
 
@@ -87,6 +87,49 @@ def test_only_secrets_of_this_lab_are_generated(catalog: Catalog) -> None:
     assert len(values["own"]) == 48
     assert written.file.stat().st_mode & 0o777 == 0o600
     assert not list(Path().glob(".secrets*"))
+
+
+DESKTOPS = """\
+name: lab
+containers:
+  desk:
+    services:
+      desktop: { user: penny, password: !secret penny, users: [{ name: ann, password: !secret ann }] }
+"""
+
+
+def test_passwords_of_a_desktop_are_generated() -> None:
+    FILE.write_text(DESKTOPS)
+    catalog = load_catalog()
+    written = write_missing_secrets(FILE, catalog)
+    assert (written.generated, written.needed) == (("penny", "ann"), ())
+    assert load(FILE, catalog, run_secret_command=False).spec.name == "lab"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "added"),
+    [
+        (None, "secrets.env\n.provision/\n", ("secrets.env", ".provision/")),
+        ("", "secrets.env\n.provision/\n", ("secrets.env", ".provision/")),
+        ("*.log", "*.log\nsecrets.env\n.provision/\n", ("secrets.env", ".provision/")),
+        ("/secrets.env\r\n", "/secrets.env\r\n.provision/\n", (".provision/",)),
+        ("\xff\n.provision\n", "\xff\n.provision\nsecrets.env\n", ("secrets.env",)),
+        (".provision/\n secrets.env\n", ".provision/\n secrets.env\n", ()),
+    ],
+)
+def test_git_is_told_what_it_has_to_leave_out(before: str | None, after: str, added: tuple[str, ...]) -> None:
+    ignore = Path(".gitignore")
+    if before is not None:
+        ignore.write_bytes(before.encode("latin-1"))
+    assert write_ignored(FILE) == (ignore, added)
+    assert ignore.read_bytes() == after.encode("latin-1")
+    assert write_ignored(FILE) == (ignore, ())
+
+
+def test_a_gitignore_that_cannot_be_written_is_named() -> None:
+    Path(".gitignore").mkdir()
+    with pytest.raises(InputError, match=r"Unable to write \.gitignore"):
+        write_ignored(FILE)
 
 
 def test_a_second_time_nothing_is_written(catalog: Catalog) -> None:
