@@ -25,7 +25,7 @@ from provisioner.services.base import (
     Path,
     ResolvedService,
 )
-from provisioner.values.declared import REACHES, Problem
+from provisioner.values.declared import REACHES, Problem, Secret
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 
@@ -42,6 +42,7 @@ CONTROL = re.compile(r"[\x00-\x1f]")
 PASSWORD, USERS = "password", "users"
 """The option of services that people log in to, also of each of their users."""
 SHORTEST_PASSWORD = 8
+_NO_SECRET = Secret(PASSWORD, None)
 # fmt: off
 COMMON_PASSWORDS = frozenset({
     "", "abcdefgh", "admin", "administrator", "change-me", "changeit", "changeme", "default", "geheim", "hello",
@@ -134,8 +135,8 @@ def container_hosts(lab: ResolvedLab) -> Iterator[Problem]:
 def unusual_images(lab: ResolvedLab) -> Iterator[Problem]:
     """Yield each image that no host has unless somebody gave it that name there."""
     for name, container in lab.containers.items():
-        image = container.written.image
-        if image and UNUSUAL_IMAGE.fullmatch(image):
+        image = str(container.written.image)
+        if UNUSUAL_IMAGE.fullmatch(image):
             from provisioner.labfile.advice import image_hint  # nothing that a usual lab needs
 
             yield Problem(
@@ -457,11 +458,11 @@ def weak_passwords(lab: ResolvedLab) -> Iterator[Problem]:
         if service.page.key_option != PASSWORD:
             continue
         holders = {PASSWORD: service.written}
-        for number, user in enumerate(service.written.get(USERS) or ()):
+        for number, user in enumerate(service.written.get(USERS, ())):
             holders[f"{USERS}.{number}.{PASSWORD}"] = user
         for place, holder in holders.items():
-            secret = holder.get(PASSWORD)
-            if secret is None or not secret.is_known:
+            secret = holder.get(PASSWORD, _NO_SECRET)
+            if not secret.is_known:
                 continue
             value = secret.reveal()
             if value.lower().rstrip("0123456789.!?") in COMMON_PASSWORDS:

@@ -184,7 +184,11 @@ def listed_services(services: list[Any] | str, catalog: Catalog) -> str:
 
 def written_service(service: ServiceType) -> str:
     """Return how a service is written, with the options that it needs."""
-    needed = [f"{name}: …" for name, option in service.options.items() if option.required or name == "model"]
+    needed = []
+    for name, option in service.options.items():
+        is_written = option.required or name == "model"
+        if is_written:
+            needed.append(f"{name}: …")
     return f"{service.role}: {{ {', '.join(needed)} }}".replace("{  }", "{}")
 
 
@@ -203,9 +207,10 @@ def unknown_key(path: KeyPath, known: Collection[str], catalog: Catalog) -> str:
         return close
     if key.startswith("x-"):
         return _ANCHORS
-    hints = {name: f"it is a key of {place}" for place, part in _LEVELS for name in part.model_fields}
-    if len(path) == 1 or path[0] == "containers":
-        hints |= _option_hints(catalog) | _OTHER_KEYS
+    hints: dict[str, str] = {}
+    for place, part in _LEVELS:
+        hints |= dict.fromkeys(part.model_fields, f"it is a key of {place}")
+    hints |= _option_hints(catalog) | _OTHER_KEYS
     for role in catalog.offered:
         hints[role] = f"a service stands in a container: containers: NAME: services: {role}:"
     return hints.get(key, close)
@@ -220,11 +225,11 @@ def _option_hints(catalog: Catalog) -> dict[str, str]:
     return hints
 
 
-def corrected_label(name: str) -> str:
-    """Return a name as a lab, host or container can have it, most like what was written; empty where there is none."""
+def label_hint(name: str) -> str:
+    """Return which name a lab, host or container can have that is most like what was written; empty without one."""
     label = re.sub("[ _.]+", "-", name.strip()).strip("-")
     is_label = re.fullmatch("[A-Za-z][A-Za-z0-9-]*", label, re.ASCII) and len(label) <= _LABEL_LENGTH
-    return label if is_label else ""
+    return f'write "{label}": ' if is_label else ""
 
 
 def image_hint(image: str) -> str:

@@ -133,10 +133,9 @@ _NAME_HINT = "letters, digits, dots, dashes and underscores; begins with a lette
 
 
 def _label_hint(value: str) -> str:
-    from provisioner.labfile.advice import corrected_label  # nothing that a good file needs
+    from provisioner.labfile.advice import label_hint  # nothing that a good file needs
 
-    label = corrected_label(value)
-    return f'write "{label}": {_LABEL_HINT}' if label else _LABEL_HINT
+    return label_hint(value) + _LABEL_HINT
 
 
 def _image_hint(value: str) -> str:

@@ -124,7 +124,8 @@ def write_ignored(file: Path) -> tuple[Path, tuple[str, ...]]:
     """
     target = file.parent / ".gitignore"
     try:
-        before = content_of(target).decode(errors="replace") if target.exists() else ""
+        target.touch()
+        before = content_of(target).decode(errors="replace")
         there = {line.strip().strip("/") for line in before.splitlines()}
         lacking = tuple(line for line in IGNORED if line.strip("/") not in there)
         if lacking:

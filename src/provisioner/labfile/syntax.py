@@ -103,7 +103,7 @@ class _Fault:
     @property
     def before(self) -> str:
         """What stands before it in its line."""
-        return self.lines[self.line][: self.column] if self.line < len(self.lines) else ""
+        return self.lines[self.line][: self.column]
 
     def tokens(self) -> list[Token]:
         """The tokens before it; those from a place on that cannot be read are left out."""
@@ -119,10 +119,8 @@ class _Fault:
 def described(error: MarkedYAMLError, text: str) -> Words:
     """Return where a syntax error is, what is wrong, and what to do, in words of people."""
     said = ", ".join(filter(None, (error.context, error.problem)))
-    mark = error.problem_mark or error.context_mark
+    mark = error.problem_mark
     context = error.context_mark or mark
-    if mark is None or context is None:
-        return (1, 1), *_unknown(said)
     fault = _Fault(said, text, mark.line, mark.column, (context.line + 1, context.column + 1))
     quote = _quote_that_runs_on(fault)
     if quote is not None:
@@ -161,10 +159,6 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _spaces(count: int) -> str:
-    return f"{count} space" + ("" if count == 1 else "s")
-
-
 def _bracket(fault: _Fault) -> Words:
     """Words for what stands between brackets: the last of them that is open is not closed, or a comma is missing."""
     opened: list[Token] = []
@@ -177,8 +171,7 @@ def _bracket(fault: _Fault) -> Words:
         return fault.here, *_unknown(fault.said)
     opener = _OPENERS[type(opened[-1])]
     closer, (line, column) = _CLOSERS[opener], _place(opened[-1])
-    got = re.search("(?:got|found) '(.*)'$", fault.said)
-    found = got[1] if got else ""
+    found = fault.said.rstrip("'").rpartition("'")[2]
     unclosed = f'the "{opener}" that is opened here is not closed'
     if found in _CLOSERS.values():
         message = f'"{found}" where the "{opener}" of line {line}, column {column} is still open'
@@ -196,7 +189,7 @@ def _indentation(fault: _Fault) -> Words:
     if fault.before.strip():
         return fault.here, "what stands here belongs to nothing", "put the value in quotes"
     if fault.column + 1 != column:
-        message = f"this line begins with {_spaces(fault.column)}, those beside it with {_spaces(column - 1)}"
+        message = f"this line begins in column {fault.column + 1}, those beside it in column {column}"
         return fault.here, message, "begin keys of one mapping in the same column"
     is_item = "found '-'" in fault.said
     message = 'an item of a list ("- ") among keys' if is_item else "a key among the items of a list"
@@ -209,7 +202,7 @@ def _misplaced_value(fault: _Fault) -> Words:
         return fault.here, _COLON_IN_VALUE, "put the value in quotes, or the second key on a line of its own"
     for number in range(fault.line - 1, -1, -1):
         above = fault.lines[number]
-        if above.strip() and not above.lstrip().startswith("#"):
+        if above.partition("#")[0].strip():
             return _line_above(fault, number, above)
     return fault.here, *_unknown(fault.said)
 
@@ -219,7 +212,7 @@ def _line_above(fault: _Fault, number: int, above: str) -> Words:
     if match := _NO_SPACE.match(above):
         return (number + 1, match.end()), "no space behind the colon", "write `KEY: VALUE`"
     if _HAS_VALUE.search(above):
-        message = f"this line begins with {_spaces(own)}, the key above it with {_spaces(_indent(above))}"
+        message = f"this line begins in column {own + 1}, the key above it in column {_indent(above) + 1}"
         return (fault.line + 1, own + 1), message, "begin keys of one mapping in the same column"
     place = (number + 1, len(above.rstrip()) + 1)
     return place, "no colon behind the key", "write `KEY:`, and below it, indented, what belongs to it"

@@ -67,8 +67,7 @@ def seconds_of(text: str) -> float:
 
 def _right_form(text: str) -> str:
     almost = re.match(_ALMOST, text, re.ASCII | re.IGNORECASE)
-    if almost and not almost[2]:
-        return f'write "{almost[1]}GiB" or "{almost[1]}MiB"'
     if almost:
-        return f'write "{almost[1]}{almost[2].upper()}iB", with no space (KiB, MiB, GiB or TiB)'
+        unit = almost[2].upper() or "G"
+        return f'write "{almost[1]}{unit}iB", with no space (KiB, MiB, GiB or TiB)'
     return 'write a positive number and KiB, MiB, GiB or TiB, with no space, such as "16GiB"'

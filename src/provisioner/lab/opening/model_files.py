@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -278,9 +279,9 @@ def folder_file(model: Model) -> ModelFile:
 
 def _not_there(path: Path) -> str:
     """Return what to do about a path at which nothing is: a name beside it that is much like its own, or its rule."""
-    can_look = path.parent.is_dir() and os.access(path.parent, os.R_OK | os.X_OK)
-    beside = [one.name for one in islice(path.parent.iterdir(), MOST_BESIDE)] if can_look else []
-    close = did_you_mean(path.name, sorted(name for name in beside if Path(name).suffix == path.suffix))
+    alike = path.parent.glob(f"*{escape(path.suffix)}")
+    beside = sorted(one.name for one in islice(alike, MOST_BESIDE))
+    close = did_you_mean(path.name, beside)
     return close if close.startswith("did you mean") else "A path begins at the folder of the lab's file, or with /."
 
 
