@@ -55,7 +55,9 @@ _SERVICE_HINTS = dict.fromkeys(_IMAGES_ONLY, _RUN_IMAGE) | {
     other: f"write {name}" for name, others in _ALSO_CALLED.items() for other in others
 }
 
+_ANCHORS = "an anchor needs no key of its own: write &NAME behind the first key that has these values, *NAME at others"
 _OTHER_KEYS = {
+    "x": _ANCHORS,
     **dict.fromkeys(("ram", "mem", "mem_limit", "memory_limit", "mem_gb"), "write memory: SIZE, such as memory: 4GiB"),
     **dict.fromkeys(("cpus", "cores", "vcpu", "vcpus", "cpu_count"), "write cpu: NUMBER"),
     **dict.fromkeys(("storage", "rootfs", "size", "disk_size"), "write disk: SIZE, such as disk: 20GiB"),
@@ -90,7 +92,7 @@ _BY_PART = {
 """By the class of a part that is no mapping, how it is written."""
 _NOTHING = "write a value behind its colon, or leave the key out"
 _KINDS = ("string", "int", "float", "bool", "list", "dict", "model")
-_BY_KINDS = {
+_BY_KINDS: dict[tuple[str, type], str] = {
     **dict.fromkeys(((f"{kind}_type", type(None)) for kind in _KINDS), _NOTHING),
     ("dict_type", list): "write each item under its own name, without the dash: `NAME: { … }`",
     ("model_type", list): 'write its keys without the dash ("- ")',
@@ -110,9 +112,9 @@ _BY_FORM = (
         ".*",
         "variables are not filled in here: write the value itself",
     ),
-    (r"(?i)(yes|on|y)", "bool_type", "write true"),
-    (r"(?i)(no|off|n)", "bool_type", "write false"),
-    (r"(?i)(true|false)", "bool_type", "write it without quotes"),
+    (r"(?i:yes|on|y)", "bool_type", "write true"),
+    (r"(?i:no|off|n)", "bool_type", "write false"),
+    (r"(?i:true|false)", "bool_type", "write it without quotes"),
     (r"[0-9.]{1,20}", "(int|float)_type", "write the number without quotes"),
     (r"[0-9.:]+:[0-9]+(/[a-z]+)?", "int_type", "write one number: a container has its own ports, and none is mapped"),
 )
@@ -124,7 +126,6 @@ _LEVELS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("a container: containers: NAME:", Container),
 )
 """Places of a file, and what is written there."""
-_ANCHORS = "an anchor needs no key of its own: write &NAME behind the first key that has these values, *NAME at others"
 
 _REFERENCE = "write `!secret NAME` here, without quotes, and NAME=VALUE in secrets.env"
 _SECRET_FORMS = (
@@ -144,7 +145,6 @@ _OTHER_IMAGES = {
     **dict.fromkeys(("jammy", "ubuntu-22.04", "ubuntu2204"), "ubuntu/22.04"),
 }
 _IMAGES = 'images here are named "debian/12", "debian/13", "ubuntu/24.04"'
-_LABEL_LENGTH = 63
 
 
 def foreign_file(data: Mapping[str, Any]) -> tuple[KeyPath, str, str] | None:
@@ -157,7 +157,7 @@ def foreign_file(data: Mapping[str, Any]) -> tuple[KeyPath, str, str] | None:
 
 def kind_hint(kind: str, context: Mapping[str, Any], value: object) -> str:
     """Return what to write in the place of a value of another kind; ``kind`` and ``context`` are pydantic's."""
-    part = context.get("class_name") or context.get("class", "")
+    part = context.get("class_name", context.get("class", ""))
     return _BY_PART.get(part) or form_hint(kind, value) or _BY_KINDS.get((kind, type(value)), "")
 
 
@@ -165,7 +165,7 @@ def form_hint(kind: str, value: object) -> str:
     """Return what to write in the place of a text of a form that others mean by it; nothing where it has none."""
     if isinstance(value, str):
         for form, kinds, hint in _BY_FORM:
-            if re.fullmatch(kinds, kind) and re.fullmatch(form, value, re.ASCII):
+            if re.fullmatch(f"{kinds}:{form}", f"{kind}:{value}", re.ASCII):
                 return hint
     return ""
 
@@ -205,15 +205,13 @@ def unknown_key(path: KeyPath, known: Collection[str], catalog: Catalog) -> str:
     close = did_you_mean(key, known)
     if close.startswith("did you mean"):
         return close
-    if key.startswith("x-"):
-        return _ANCHORS
     hints: dict[str, str] = {}
     for place, part in _LEVELS:
         hints |= dict.fromkeys(part.model_fields, f"it is a key of {place}")
     hints |= _option_hints(catalog) | _OTHER_KEYS
     for role in catalog.offered:
         hints[role] = f"a service stands in a container: containers: NAME: services: {role}:"
-    return hints.get(key, close)
+    return hints.get(key.partition("-")[0], close)
 
 
 def _option_hints(catalog: Catalog) -> dict[str, str]:
@@ -228,7 +226,7 @@ def _option_hints(catalog: Catalog) -> dict[str, str]:
 def label_hint(name: str) -> str:
     """Return which name a lab, host or container can have that is most like what was written; empty without one."""
     label = re.sub("[ _.]+", "-", name.strip()).strip("-")
-    is_label = re.fullmatch("[A-Za-z][A-Za-z0-9-]*", label, re.ASCII) and len(label) <= _LABEL_LENGTH
+    is_label = re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,62}", label, re.ASCII)
     return f'write "{label}": ' if is_label else ""
 
 

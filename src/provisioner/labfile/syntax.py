@@ -15,7 +15,6 @@ from ruamel.yaml.tokens import (
     FlowMappingStartToken,
     FlowSequenceEndToken,
     FlowSequenceStartToken,
-    ScalarToken,
     Token,
 )
 
@@ -145,7 +144,7 @@ def _unknown(said: str) -> tuple[str, str]:
 def _quote_that_runs_on(fault: _Fault) -> Place | None:
     """Where a quoted text begins that ends in the line of the fault, and began in one before: its end is missing."""
     for token in fault.tokens():
-        is_quoted = isinstance(token, ScalarToken) and token.style in _QUOTES
+        is_quoted = getattr(token, "style", None) in _QUOTES
         if is_quoted and token.start_mark.line < token.end_mark.line == fault.line:
             return _place(token)
     return None
