@@ -67,6 +67,7 @@ LEFT = {("users", "id"), ("users", "group"), *(("watched", field) for field in _
 STAYS = " (stays as it is)"
 OTHER = {"venvs": "holds other distributions", "passwords": "has another password"}
 """Words for kinds of which only a digest is known."""
+NONE = {"": "none"}
 SHADOW = "/etc/shadow"
 OLDER, READ = "older", "read"
 """Whether the process of a unit is older than the files of its role."""
@@ -207,8 +208,10 @@ def _due(kind: str, was: Any, now: Any) -> Any:
 
 
 def _words(kind: str, was: Any, now: Any) -> str:
-    if was is None or now is None:
-        return "has appeared" if was is None else "is gone"
+    if was is None:
+        return "has appeared"
+    if now is None:
+        return "is gone"
     if kind == "packages":
         return f"is version {now}, was {was}{STAYS}"
     if kind in OTHER:
@@ -227,7 +230,7 @@ def _change(kind: Any, field: str, was: Any, now: Any) -> str:
         return f"points to {now}, pointed to {was}" if kind == "link" else "edited"
     if field == "files":
         return {"": "has no process", OLDER: "has not read its files as they are", READ: "has a process"}[now]
-    return f"{field} is {'none' if now == '' else now}, was {'none' if was == '' else was}"
+    return f"{field} is {NONE.get(now, now)}, was {NONE.get(was, was)}"
 
 
 def _path(path: str, salt: str) -> list[Any] | None:
@@ -270,12 +273,12 @@ def _user(name: str) -> list[Any] | None:
     return [entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell, groups]
 
 
-def _password(name: str, salt: str) -> str | None:
-    """Return a digest of the hash of an account's password; None where there is no account."""
+def _password(name: str, salt: str) -> str:
+    """Return a digest of the hash of an account's password, or of its absence."""
     with open(SHADOW, encoding="utf-8", errors="replace") as file:
         fields = (line.split(":") for line in file)
         hashes = {account: hashed for account, hashed, *_ in fields}
-    return keyed_digest(salt, hashes[name].encode()) if name in hashes else None
+    return keyed_digest(salt, canonical(hashes.get(name)))
 
 
 def _distributions(path: str) -> str | None:

@@ -22,6 +22,7 @@ from provisioner.values.declared import INTERNET, REACHES
 from provisioner.values.errors import ProviderError
 from provisioner.values.facts import (
     STILL_CLOSED,
+    Changed,
     Closed,
     ContainerFact,
     DamagedArtifacts,
@@ -99,12 +100,13 @@ def require_answers(facts: Iterable[ContainerFact]) -> None:
 
 
 def write_stamps(
-    instances: Sequence[Instance], providers: Mapping[str, Provider], *, compare: Collection[str]
+    instances: Sequence[Instance], providers: Mapping[str, Provider], *, compare: Mapping[Address, Sequence[Changed]]
 ) -> tuple[Unstamped | Unmended, ...]:
     """Stamp the roles of ``instances``, which have proved themselves.
 
-    Gives ``Unstamped`` of each container that could not be stamped, and ``Unmended`` of each role in ``compare``
-    (addresses) that has left something as somebody else made it.
+    ``compare``: by the addresses of roles that were run as before, what had changed by then (``RoleStamp.changed``).
+    Gives ``Unstamped`` of each container that could not be stamped, and ``Unmended`` of each of those roles that has
+    left such a change. What else differs from the former stamp a role has written itself, such as a new password.
     """
 
     def request(one: Instance) -> dict[str, Any]:
@@ -113,10 +115,10 @@ def write_stamps(
         return {"do": "stamp", "stamps": stamps, "compare": [role.role for role in roles if role.address in compare]}
 
     answers, _ = _asked(instances, {one.name: request(one) for one in instances}, providers, TIMEOUT_S)
-    return tuple(fact for one in instances for fact in _written(one.name, answers[one.name]))
+    return tuple(fact for one in instances for fact in _written(one.name, answers[one.name], compare))
 
 
-def _written(name: str, answer: Answer) -> list[Unstamped | Unmended]:
+def _written(name: str, answer: Answer, compare: Mapping[Address, Sequence[Changed]]) -> list[Unstamped | Unmended]:
     address = Address.of(name)
     if isinstance(answer, ProviderError):
         return [Unstamped(address, answer.details or answer.message)]
@@ -126,8 +128,11 @@ def _written(name: str, answer: Answer) -> list[Unstamped | Unmended]:
         return [Unstamped(address, answer["problem"])]
     unmended: list[Unstamped | Unmended] = []
     for role, changes in answer["unmended"].items():
-        if changes:
-            unmended.append(Unmended(Address.of(name, role), texts_of(changes)))
+        address = Address.of(name, role)
+        by_hand = {(kind, thing) for kind, thing, _ in compare[address]}
+        left = [change for change in changes if (change[0], change[1]) in by_hand]
+        if left:
+            unmended.append(Unmended(address, texts_of(left)))
     return unmended
 
 
@@ -253,12 +258,12 @@ PROCESSOR = "processor_flags"
 MOST_NAMED = 20
 """A container may say that 100,000 things have changed."""
 _NOUNS = {
-    "units": "unit",
-    "helpers": "unit",
-    "packages": "package",
-    "users": "user",
-    "passwords": "user",
-    "venvs": "virtual environment",
+    "units": "unit ",
+    "helpers": "unit ",
+    "packages": "package ",
+    "users": "user ",
+    "passwords": "user ",
+    "venvs": "virtual environment ",
 }
 
 
@@ -311,7 +316,7 @@ def texts_of(changes: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Return changes of what is managed in words, each given as kind, name and words; of many the first ones."""
     texts = []
     for kind, name, words in changes[:MOST_NAMED]:
-        texts.append(f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}")
+        texts.append(f"{_NOUNS.get(kind, '')}{name}: {words}")
     left = len(changes) - MOST_NAMED
     return (*texts, f"and {left} more") if left > 0 else tuple(texts)
 

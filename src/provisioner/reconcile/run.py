@@ -24,7 +24,7 @@ from provisioner.serving.fit import check_fit, remember_use, unasked_programs
 from provisioner.values.address import Address
 from provisioner.values.errors import ProvisionError, VerificationError
 from provisioner.values.events import Diagnostic
-from provisioner.values.facts import ContainerFact, Unmended, Unstamped
+from provisioner.values.facts import ContainerFact, RoleStamp, Unmended, Unstamped, by_address
 from provisioner.values.plan import Change, Plan
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
 
@@ -148,7 +148,9 @@ class Run:
     def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
         bad = outcome.failed.union(finding.subject.container for finding in findings)
         proved = [one for one in run if one.name not in bad]
-        same = {role.address for one in proved for role in one.roles if has_same_wishes(role, self.seen.facts)}
+        roles = [role for one in proved for role in one.roles if has_same_wishes(role, self.seen.facts)]
+        stamps = by_address(self.seen.facts, RoleStamp)
+        same = {role.address: stamps[role.address].changed for role in roles}
         for fact in write_stamps(proved, self.effects.providers, compare=same):
             self.effects.emit(_warning(fact))
 

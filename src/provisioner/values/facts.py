@@ -95,12 +95,16 @@ class Closed:
     address: Address
 
 
+Changed = tuple[str, str, str]
+"""Kind, name and words of a thing that is managed and is not as it was."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleStamp:
     """The stamp of a role in its container, as the agent read it: ``problem`` alone, or what it was written for.
 
-    ``inputs``, ``secrets`` and ``salt`` are those of ``gather.stamp_for``; ``changed``: (kind, name, words) of each
-    thing that is managed and is not as it was then.
+    ``inputs``, ``secrets`` and ``salt`` are those of ``gather.stamp_for``; ``changed``: what is managed and is not as
+    it was then.
     """
 
     address: Address
@@ -108,7 +112,7 @@ class RoleStamp:
     inputs: Mapping[str, Any] | None = None
     secrets: Mapping[str, str] | None = None
     salt: str = ""
-    changed: tuple[tuple[str, str, str], ...] = ()
+    changed: tuple[Changed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,9 +280,17 @@ def test_a_full_disk_is_told_and_the_next_run_looks_again(up: World) -> None:
 
 
 def test_what_a_role_does_not_mend_is_told(up: World) -> None:
-    up.drift["gateway/litellm"] = EDITED
-    up.unmended = {"litellm": [["units", "litellm.service", "drop-ins is x, was none"]]}
+    drop_in = ["units", "litellm.service", "drop-ins is x, was none (stays as it is)"]
+    up.drift["gateway/litellm"] = [*EDITED, drop_in]
+    up.unmended = {"litellm": [drop_in]}
     assert up.command("up", "--yes").ended(0) == up.snapshot
+
+
+def test_what_a_role_writes_anew_at_each_run_is_not_told_as_somebody_elses(up: World) -> None:
+    up.drift["gateway/litellm"] = EDITED
+    up.unmended = {"litellm": [["paths", "/etc/litellm/of-this-run", "edited"]]}
+    answer = up.command("up", "--yes")
+    assert (answer.code, answer.err) == (0, "")
 
 
 def test_a_held_lock_exits_5_and_names_its_holder(up: World) -> None:

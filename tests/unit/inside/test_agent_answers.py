@@ -225,7 +225,7 @@ def test_a_damaged_answer_about_stamps_says_that_nothing_was_stamped(said: Any) 
     host = FakeProvider("box")
     host.programs["python3"] = lambda *_: Execution(0, json.dumps(said).encode(), b"")
     host.containers["mine"] = Container(MINE)
-    facts = write_stamps([MINE], {"box": host}, compare=["mine/engine"])
+    facts = write_stamps([MINE], {"box": host}, compare={Address("mine/engine"): ()})
     assert [(type(fact), fact.address) for fact in facts] == [(Unstamped, "mine")]
 
 
