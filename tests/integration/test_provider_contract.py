@@ -268,8 +268,10 @@ def test_a_volume_is_ready_when_it_is_said_to_be(host: Host) -> None:
     with pytest.raises(ProviderError, match="Unable to create volume"):
         host.provider.volumes.create(volume, "digest")
     assert is_ready()
+    assert volume in host.provider.volumes.ready()
     host.provider.volumes.delete(volume)
     assert not is_ready()
+    assert volume not in host.provider.volumes.ready()
     host.provider.volumes.delete(volume)
 
 
@@ -287,11 +289,13 @@ def test_a_volume_in_use_is_left(host: Host) -> None:
 def test_a_stopped_builder_keeps_what_it_has_made(host: Host) -> None:
     volume, copy = f"{host.lab}-volume", mount(f"{host.lab}-volume", readonly=True)
     host.provider.volumes.create(volume, "digest")
+    assert host.provider.volumes.builder(volume) == ""
     builder = host.running("builder", kind=InstanceKind.BUILDER, devices=(mount(volume, readonly=False),))
     host.provider.push(builder.name, b"half", "/srv/data/part", mode=0o644)
     host.provider.stop(builder)
-    left = host.provider.read(builder.name)
+    left = host.provider.read(host.provider.volumes.builder(volume))
     assert left is not None
+    assert left.name == builder.name
     assert (left.lab, left.kind, left.image) == (host.lab, InstanceKind.BUILDER, IMAGE)
     assert left.status is Status.STOPPED
     assert volume not in host.provider.observe(host.lab).hosts["box"].volumes

@@ -128,6 +128,19 @@ class Volumes(Part, ABC):
     forms: ClassVar[tuple[str, ...]] = ("tar",)
     """Endings of exported volumes that ``import_from`` reads; the first is what ``export`` writes."""
 
+    @property
+    def store(self) -> str:
+        """The name of the host's store of volumes, where other hosts have the same ``locks``; else empty."""
+        return ""
+
+    @abstractmethod
+    def ready(self) -> frozenset[str]:
+        """Return the names of the volumes whose content is complete."""
+
+    @abstractmethod
+    def builder(self, volume: str) -> str:
+        """Return what ``Provider.read`` takes for the container, of any lab, in which the volume is made, or ""."""
+
     @abstractmethod
     def create(self, volume: str, digest: str) -> None:
         """Make an empty volume, not ready yet; a half-made one of that name is replaced."""

@@ -1,6 +1,7 @@
 """Artifacts are made once per host: from the cache, else by the role's ``build.yml`` in a throwaway container.
 
-A volume is marked ready last, so that an interrupted build is never mistaken for an artifact.
+A volume is marked ready last, so that an interrupted build is never mistaken for an artifact. While one is made, its
+run holds the volume's lock, and runs of other labs that want the same wait for it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import hashlib
 import os
 import re
 import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,16 +23,20 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from provisioner.hosts.base import Provider
+from provisioner.reconcile import volumes
 from provisioner.reconcile.inventory import render_builders
+from provisioner.reconcile.lock import Lease
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.serving.engine_memory import keep_program
 from provisioner.values import paths
-from provisioner.values.errors import ProviderError, ProvisionError
+from provisioner.values.errors import LockedError, ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Artifact, Device, Instance, InstanceKind, Secret, secrets_of
 
 Emit = Callable[[Event], None]
+WAIT_S = 1.0
+"""How often it is looked whether what another run makes is there."""
 
 
 class RunPlaybook(Protocol):
@@ -55,32 +62,104 @@ def ensure_artifacts(
     emit: Emit,
     cache: Path | None = None,
 ) -> None:
-    """Have every artifact on its host, ready to be mounted.
+    """Have every artifact on its host, ready to be mounted; what another lab makes at this moment is waited for.
 
     Raises when one cannot be made: the others that were made are kept, and none is left half made, but for what a
     ``resumable`` one has received, which waits for the next run.
     """
     folder = cache or paths.cache() / "artifacts"
+    turns = _Turns(providers, lab, emit)
+    missing = list(artifacts)
+    while missing:
+        try:
+            ours = turns.take(missing)
+            _make(turns.unmade(ours), turns, run_playbook, folder)
+        finally:
+            turns.end()
+        missing = [artifact for artifact in missing if artifact not in ours]
+        time.sleep(WAIT_S if missing else 0)
+
+
+def _make(artifacts: Sequence[Artifact], turns: _Turns, run_playbook: RunPlaybook, folder: Path) -> None:
+    """Import what is in the cache, and build the rest meanwhile."""
     copies: list[tuple[Artifact, Path]] = []
     missing: list[Artifact] = []
     for one in artifacts:
-        file = intact_copy(folder, one, providers[one.host]) if one.cacheable else None
+        file = intact_copy(folder, one, turns.providers[one.host]) if one.cacheable else None
         if file is None:
             missing.append(one)
         else:
             copies.append((one, file))
             keep_program(one, file)
     with ThreadPoolExecutor(1) as beside:
-        imports = [beside.submit(_import, one, file, providers[one.host], emit) for one, file in copies]
+        imports = [beside.submit(_import, one, file, turns) for one, file in copies]
         try:
             for at_once in _builds_at_once(missing):
-                _Build(at_once, providers, lab, run_playbook, emit, folder).run()
+                _Build(at_once, turns, run_playbook, folder).run()
         except BaseException:
             for waiting in imports:
                 waiting.cancel()
             raise
     for ended in imports:
         ended.result()
+
+
+@dataclass
+class _Turns:
+    """The locks of the volumes that this run makes; none is waited for while others are held."""
+
+    providers: Mapping[str, Provider]
+    lab: str
+    emit: Emit
+    leases: dict[str, Lease] = field(default_factory=dict)
+    told: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """What was said while an artifact was waited for, by its builder."""
+    began: float = field(default_factory=monotonic)
+
+    def take(self, artifacts: Sequence[Artifact]) -> list[Artifact]:
+        """Return the artifacts whose turn is ours now; of the others it is told who makes them."""
+        ours = []
+        for artifact in artifacts:
+            say = partial(self._wait, artifact)
+            try:
+                lease = volumes.locked(self.providers[artifact.host], self.lab, "build", artifact.volume, say)
+            except LockedError as error:
+                self._wait(artifact, volumes.maker(error.written))
+                continue
+            self.leases[artifact.builder] = lease
+            ours.append(artifact)
+        return ours
+
+    def unmade(self, artifacts: Sequence[Artifact]) -> list[Artifact]:
+        """Return those that are not there yet; of the others it is told when they were waited for."""
+        unmade = []
+        ready = {host: self.providers[host].volumes.ready() for host in {one.host for one in artifacts}}
+        for artifact in artifacts:
+            if artifact.volume not in ready[artifact.host]:
+                unmade.append(artifact)
+                continue
+            self.give_up(artifact)
+            if self.told[artifact.builder]:
+                self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.began))
+        return unmade
+
+    def give_up(self, artifact: Artifact) -> None:
+        """Let others have it, who may wait for it; without effect when it was given up before."""
+        self.leases[artifact.builder].release()
+
+    def end(self) -> None:
+        """Give up all."""
+        for lease in self.leases.values():
+            lease.release()
+
+    def _wait(self, artifact: Artifact, message: str) -> None:
+        """Say once why the artifact is waited for."""
+        told = self.told[artifact.builder]
+        if not told:
+            self.emit(ApplyStart(artifact.name, "build"))
+        if message not in told:
+            self.emit(ApplyProgress(artifact.name, message))
+        told.add(message)
 
 
 def _builds_at_once(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
@@ -94,15 +173,17 @@ def _builds_at_once(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
     return list(rounds.values())
 
 
-def _import(artifact: Artifact, file: Path, provider: Provider, emit: Emit) -> None:
-    emit(ApplyStart(artifact.name, "import"))
+def _import(artifact: Artifact, file: Path, turns: _Turns) -> None:
+    turns.emit(ApplyStart(artifact.name, "import"))
     started = monotonic()
     try:
-        provider.volumes.import_from(artifact.volume, artifact.digest, file)
+        remove_left(artifact, turns.providers[artifact.host])
+        turns.providers[artifact.host].volumes.import_from(artifact.volume, artifact.digest, file)
     except ProvisionError as error:
-        emit(ApplyErrored(artifact.name, "import", error.message))
+        turns.emit(ApplyErrored(artifact.name, "import", error.message))
         raise
-    emit(ApplyComplete(artifact.name, "import", monotonic() - started))
+    turns.give_up(artifact)
+    turns.emit(ApplyComplete(artifact.name, "import", monotonic() - started))
 
 
 @dataclass
@@ -110,74 +191,101 @@ class _Build:
     """One build of several artifacts at once, a throwaway container each."""
 
     artifacts: Sequence[Artifact]
-    providers: Mapping[str, Provider]
-    lab: str
+    turns: _Turns
     run_playbook: RunPlaybook
-    emit: Emit
     folder: Path
     started: float = field(default_factory=monotonic)
     made: set[str] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
-    """Builders whose volume is ours to remove: one that another run is building is not. (Two distributions' builds of
-    one program bear one name.)"""
+    """Builders whose volume is ours to remove. (Two distributions' builds of one program bear one name.)"""
+    failures: dict[str, ProvisionError] = field(default_factory=dict)
+    """What single builders failed with, beside what Ansible tells; the others go on."""
 
     def run(self) -> None:
         """Build all; whatever happens, no builder and no half-made volume stays that the next run has no use for."""
         try:
-            result = self._built()
-        except ProvisionError as error:
-            for one in self.artifacts:
-                self.emit(ApplyErrored(one.name, "build", error.message))
-            raise
+            result = self._built(self._ready_builders())
         finally:
-            self._discard()
+            self._discard(self.artifacts)
+        for error in self.failures.values():
+            raise error
         missing = [one.name for one in self.artifacts if one.builder not in self.made]
         result.raise_for_failure(f"build {', '.join(missing)}")
 
-    def _built(self) -> PlaybookResult:
+    def _ready_builders(self) -> list[Artifact]:
+        """Make a builder for each artifact, and return those whose builder has come up."""
         for one in self.artifacts:
             self.emit(ApplyStart(one.name, "build"))
         with ThreadPoolExecutor(len(self.artifacts)) as pool:
             opening = [pool.submit(self._open, one) for one in self.artifacts]
         for opened in opening:
             opened.result()
-        connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in self.artifacts}
-        inventory = render_builders(self.artifacts, connections, paths.inventory_templates())
-        secrets = tuple(secrets_of([one.variables for one in self.artifacts]).values())
-        with Watching(self.artifacts, self.providers, self.emit) as watching:
-            on_task = partial(self._on_task, watching)
-            result = self.run_playbook("artifacts.yml", inventory, on_task=on_task, secrets=secrets)
+        self._discard([one for one in self.artifacts if one.builder in self.failures])
+        return [one for one in self.artifacts if one.builder not in self.failures]
+
+    def _built(self, artifacts: Sequence[Artifact]) -> PlaybookResult:
+        if not artifacts:
+            return PlaybookResult(0)
+        connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in artifacts}
+        inventory = render_builders(artifacts, connections, paths.inventory_templates())
+        secrets = tuple(secrets_of([one.variables for one in artifacts]).values())
+        try:
+            with Watching(artifacts, self.turns.providers, self.emit) as watching:
+                on_task = partial(self._on_task, watching)
+                result = self.run_playbook("artifacts.yml", inventory, on_task=on_task, secrets=secrets)
+        except ProvisionError as error:
+            for one in artifacts:
+                self.emit(ApplyErrored(one.name, "build", error.message))
+            raise
         failed = {event.host: event.message for event in result.failures}
-        for one in self.artifacts:
+        for one in artifacts:
             if one.builder in failed:
                 self.emit(ApplyErrored(one.name, "build", failed[one.builder]))
             elif result.finished and (result.returncode == 0 or failed):
                 self._finish(one)
         return result
 
+    @contextmanager
+    def _own_failure(self, artifact: Artifact) -> Iterator[None]:
+        """Note and tell what fails for this artifact alone."""
+        try:
+            yield
+        except ProvisionError as error:
+            self.emit(ApplyErrored(artifact.name, "build", error.message))
+            self.failures[artifact.builder] = error
+
     def _open(self, artifact: Artifact) -> None:
         provider, builder = self._provider(artifact), self._builder(artifact)
-        if artifact.resumable and reopened(artifact, builder, provider, self._say(artifact)):
+        with self._own_failure(artifact):
+            is_open = artifact.resumable and reopened(artifact, builder, provider, self._say(artifact))
+            if is_open:
+                self.opened.add(artifact.builder)
+                return
+            remove_left(artifact, provider)
+            provider.volumes.create(artifact.volume, artifact.digest)
             self.opened.add(artifact.builder)
-            return
-        provider.volumes.create(artifact.volume, artifact.digest)
-        self.opened.add(artifact.builder)
-        provider.create(builder)
-        provider.start(builder)
-        provider.wait_until_ready(builder)
+            provider.create(builder)
+            provider.start(builder)
+            provider.wait_until_ready(builder)
 
     def _finish(self, artifact: Artifact) -> None:
         provider = self._provider(artifact)
-        provider.stop(self._builder(artifact))
-        provider.volumes.mark_ready(artifact.volume)
-        self.made.add(artifact.builder)
-        if artifact.cacheable:
-            self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
-            keep_program(artifact, remember(self.folder, artifact, provider))
-        self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
+        with self._own_failure(artifact):
+            self.turns.leases[artifact.builder].check()
+            provider.stop(self._builder(artifact))
+            provider.volumes.mark_ready(artifact.volume)
+            self.made.add(artifact.builder)
+            self.turns.give_up(artifact)
+            if artifact.cacheable:
+                self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
+                keep_program(artifact, remember(self.folder, artifact, provider))
+            self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
 
-    def _discard(self) -> None:
-        for one in [one for one in self.artifacts if one.builder in self.opened]:
+    def _discard(self, artifacts: Sequence[Artifact]) -> None:
+        for one in artifacts:
+            if one.builder not in self.opened or self.turns.leases[one.builder].is_lost:
+                continue
+            self.opened.remove(one.builder)
             provider, builder = self._provider(one), self._builder(one)
             is_made = one.builder in self.made
             if one.resumable and not is_made and kept(one, builder, provider, self._tell):
@@ -185,6 +293,11 @@ class _Build:
             provider.delete(builder)
             if not is_made:
                 provider.volumes.delete(one.volume)
+            self.turns.give_up(one)
+
+    def emit(self, event: Event) -> None:
+        """Tell what happens."""
+        self.turns.emit(event)
 
     def _tell(self, message: str) -> None:
         self.emit(Diagnostic("note", message))
@@ -203,7 +316,7 @@ class _Build:
             self.emit(ApplyProgress(name, event.message, goes_on=True))
 
     def _provider(self, artifact: Artifact) -> Provider:
-        return self.providers[artifact.host]
+        return self.turns.providers[artifact.host]
 
     def _builder(self, artifact: Artifact) -> Instance:
         mount = {"volume": artifact.volume, "path": artifact.path, "readonly": "false"}
@@ -211,7 +324,7 @@ class _Build:
         return Instance(
             artifact.builder,
             artifact.host,
-            self.lab,
+            self.turns.lab,
             artifact.image,
             devices=devices,
             kind=InstanceKind.BUILDER,
@@ -422,19 +535,10 @@ Say = Callable[[str], None]
 
 
 def reopened(artifact: Artifact, builder: Instance, provider: Provider, say: Say) -> bool:
-    """Whether the builder of an earlier run is ready again, with what it has received.
-
-    One that is of no use any more is deleted with its volume; one of another lab is refused.
-    """
+    """Whether the builder of an earlier run of this lab is ready again, with what it has received."""
     there = provider.read(builder.name)
-    if there is None:
+    if there is None or (there.lab, there.kind) != (builder.lab, InstanceKind.BUILDER):
         return False
-    if there.lab != builder.lab or there.kind is not InstanceKind.BUILDER:
-        raise ProviderError(
-            f"Unable to build {artifact.name}: container {builder.name} on host {artifact.host} is at it already",
-            details=f"It is of lab {there.lab or 'nobody'}, and holds what has come of the same content.",
-            resolution="Let that lab finish (provision up), or give it up (provision destroy), and run this up again.",
-        )
     try:
         provider.stop(builder)  # what a killed run has left going in it must not write beside the new one
         if builder.settings:
@@ -446,9 +550,22 @@ def reopened(artifact: Artifact, builder: Instance, provider: Provider, say: Say
             return True
     except ProviderError as error:
         say(f"begin anew: what an earlier run left is of no use ({error.message})")
-    provider.delete(builder)
-    provider.volumes.delete(artifact.volume)
     return False
+
+
+def remove_left(artifact: Artifact, provider: Provider) -> None:
+    """Delete the builder that a run has left, of whatever lab: who holds the volume's lock knows that it has ended."""
+    builder = provider.read(provider.volumes.builder(artifact.volume) or artifact.builder)
+    if builder is None:
+        return
+    if builder.kind is not InstanceKind.BUILDER:
+        raise ProviderError(
+            f"Unable to make {artifact.name}: container {builder.name} on host {artifact.host} is in the way",
+            details="It has the name of a throwaway container, or writes to the artifact's volume, and is neither "
+            "marked as throwaway nor deleted.",
+            resolution="Rename or delete it if nobody needs it, and run up again.",
+        )
+    provider.delete(builder)
 
 
 def kept(artifact: Artifact, builder: Instance, provider: Provider, say: Say) -> bool:

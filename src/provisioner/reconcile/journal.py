@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.reconcile.effects import Effects
+from provisioner.reconcile.volumes import delete_unused
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Instance, Run
@@ -205,8 +206,7 @@ def noted(lab: str, work: str, effects: Effects) -> frozenset[str]:
 def drop_volumes_of(lab: str, work: str, effects: Effects) -> None:
     """End ``work`` with all containers: delete the volumes that they used, but for those that are still needed."""
     for name, (host, written) in _read(lab, work, effects).items():
-        for volume in written.get("volumes", "").split():
-            effects.providers[host].volumes.delete(volume)
+        delete_unused(written.get("volumes", "").split(), lab, effects.providers[host])
         effects.providers[host].locks.delete(name)
 
 

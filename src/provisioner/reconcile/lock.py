@@ -84,7 +84,7 @@ def take(provider: Provider, terms: Terms, lease: Lease) -> None:
 
     ``PreflightError`` when something that is no lock has the name of one.
     """
-    prefix = f"provisioner-lock-{terms.lab}-"
+    prefix = terms.prefix
     found: Locks = {}
     for _ in range(ATTEMPTS):
         found = _locks(provider, prefix)
@@ -134,12 +134,14 @@ def _number(name: str) -> int:
 def _refused(terms: Terms, provider: Provider, other: Mapping[str, str]) -> LockedError:
     who = other.get("holder") or "a run that does not say who it is"
     since = f" since {other['since']}" if other.get("since") else ""
-    return terms.refusal(
+    refusal = terms.refusal(
         "another run holds it",
         f"{who}{since} (on host {provider.host})",
         "Wait until it has ended. A dead run's lock is taken over by itself: at once on its own machine, "
         f"from another one after {terms.patience_on(provider):.0f} s.",
     )
+    refusal.written = other
+    return refusal
 
 
 @dataclass(slots=True)
@@ -309,6 +311,16 @@ class Terms:
     patience_s: float | None = None
     clock: Callable[[], float] = uptime
 
+    @property
+    def prefix(self) -> str:
+        """The beginning of the names of the locks; a number follows."""
+        return f"provisioner-lock-{self.lab}-"
+
+    @property
+    def written(self) -> Mapping[str, str]:
+        """What stands on the lock beside its holder."""
+        return {}
+
     def heartbeat_on(self, provider: Provider) -> float:
         """How often a holder writes on its lock there."""
         return provider.locks.heartbeat_s if self.heartbeat_s is None else self.heartbeat_s
@@ -342,7 +354,7 @@ class Lease:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self.nonce = secrets.token_hex(16)
-        self._properties = terms.holder.properties() | {"nonce": self.nonce}
+        self._properties = {**terms.holder.properties(), **terms.written, "nonce": self.nonce}
         self._claimed: list[_Lock] = []
         self._held: list[_Lock] = []
         self._ended = threading.Event()
@@ -358,6 +370,15 @@ class Lease:
                     "\n".join(filter(None, (lock.lost, lock.trouble))),
                     "Nothing more was begun. Run the same command again: it goes on from what is there.",
                 )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another run may have the lock by now."""
+        try:
+            self.check()
+        except LockedError:
+            return True
+        return False
 
     def claim(self, provider: Provider, name: str) -> bool:
         """Create the lock ``name`` and keep it alive from now on; False when the name is taken."""

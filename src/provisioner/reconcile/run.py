@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from provisioner.lab.opening import Lab
-from provisioner.reconcile import journal, snapshots
+from provisioner.reconcile import journal, snapshots, volumes
 from provisioner.reconcile.apply import apply_instances, last_step, undone, with_former_mounts
 from provisioner.reconcile.artifacts import ensure_artifacts
 from provisioner.reconcile.configure import Configured, configure
@@ -46,10 +46,13 @@ class Run:
         """Change what has to change, prove it, stamp it; raise what kept that from being done."""
         effects = self.effects
         self.lease.check()
+        artifacts = self._artifacts()
+        volumes.claim(artifacts, self.lab.name, effects.providers)
         delete(self.made, self.lab.name, effects)
         built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
         unasked = unasked_programs(self.lab, self.seen.models.files, self.seen.cards) if built else ()
-        ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
+        labs = (effects.providers, self.lab.name)
+        ensure_artifacts(artifacts, *labs, run_playbook=effects.run_playbook, emit=effects.emit)
         if any(map(kept_program, unasked)):  # and no container was made or changed yet
             wanted = {one.name for one in self.seen.wanted}
             check_fit(self.lab, self.seen.models.files, self.seen.cards, effects.emit, wanted)
@@ -65,9 +68,22 @@ class Run:
         remember_use(self.lab, self.seen.models.files, self.seen.cards, outcome.facts, effects.emit)
         announce_checks(self.seen.wanted, (), effects)
         journal.forget(touched, effects)
+        volumes.release(self.lab.name, effects.providers.values())
         snapshots.drop_surplus(self.lab, touched, effects, self.keep)
         changed = self.made.of("replace", "update")
         drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
+
+    def _artifacts(self) -> list[Artifact]:
+        """The artifacts that are built or mounted: one that was there when it was planned may be gone."""
+        artifacts = [change.after for change in self.made.of("build") if isinstance(change.after, Artifact)]
+        mounted = set[tuple[str, str]]()
+        for change in self.made.of("create", "replace", "update"):
+            if isinstance(change.after, Instance):
+                mounted.update((change.after.host, volume) for volume in journal.volumes_of(change.after))
+        for artifact in self.seen.desired.artifacts:
+            if artifact not in artifacts and (artifact.host, artifact.volume) in mounted:
+                artifacts.append(artifact)
+        return artifacts
 
     def _change_and_prove(self, kept: snapshots.Kept) -> Configured:
         """Change what has to change, and stamp what has proved itself; what has not goes back."""

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from provisioner.lab.fleet import stop_s
 from provisioner.lab.opening import Lab
-from provisioner.reconcile import journal
+from provisioner.reconcile import journal, volumes
 from provisioner.reconcile.apply import apply_instances
 from provisioner.reconcile.effects import Effects, Outcome
 from provisioner.reconcile.observe import observe, warn_of_moved
 from provisioner.reconcile.plan import make_destroy_plan, make_stop_plan
-from provisioner.values.plan import Plan
-from provisioner.values.state import Fleet, Instance
+from provisioner.values.plan import Change, Plan
+from provisioner.values.state import Fleet, Instance, InstanceKind
 
 DELETION = "deletion"
 """What is noted of a container until the volumes that it used are gone, too."""
@@ -57,6 +57,7 @@ def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, prune: b
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
+        volumes.release(lab.name, effects.providers.values())
         delete(made, lab.name, effects)
         return Outcome(made, applied=True)
 
@@ -66,15 +67,23 @@ def delete(made: Plan, lab: str, effects: Effects) -> None:
 
     A run that was killed between the two is brought to its end as well.
     """
-    doomed = made.of("delete")
+    doomed = [change for change in made.of("delete") if not _is_taken_over(change, lab, effects)]
     former = [change.before for change in doomed if isinstance(change.before, Instance)]
     journal.note(former, DELETION, effects)
     apply_instances(doomed, effects.providers, effects.emit)
     journal.drop_volumes_of(lab, DELETION, effects)
+    volumes.delete_begun(lab, effects.providers.values())
+
+
+def _is_taken_over(change: Change, lab: str, effects: Effects) -> bool:
+    """Whether the container is a leftover builder that another lab has replaced with its own since."""
+    if not isinstance(change.before, Instance) or change.before.kind is not InstanceKind.BUILDER:
+        return False
+    builder = effects.providers[change.before.host].read(change.before.name)
+    return builder is not None and builder.lab != lab
 
 
 def drop_volumes(former: Iterable[Instance], effects: Effects) -> None:
-    """Delete the volumes of containers as they were, but for those that a container or a snapshot still needs."""
+    """Delete the volumes of containers as they were, but for those that are still needed."""
     for one in former:
-        for volume in journal.volumes_of(one):
-            effects.providers[one.host].volumes.delete(volume)
+        volumes.delete_unused(journal.volumes_of(one), one.lab, effects.providers[one.host])

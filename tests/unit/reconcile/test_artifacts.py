@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,15 @@ import pytest
 
 from provisioner.hosts.fake import FakeProvider, Volume
 from provisioner.hosts.fake.volumes import Volumes
+from provisioner.reconcile import volumes
 from provisioner.reconcile.artifacts import ensure_artifacts
+from provisioner.reconcile.lock import Lease
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.services.llama_cpp.loads import program_of
 from provisioner.serving.engine_memory import keep_program, kept_program
-from provisioner.values.errors import PlaybookError, ProviderError
-from provisioner.values.events import ApplyErrored, ApplyProgress, Diagnostic, Event
-from provisioner.values.state import Artifact, Execution, Instance, Secret, Status
+from provisioner.values.errors import LockedError, PlaybookError, ProviderError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
+from provisioner.values.state import Artifact, Device, Execution, Instance, InstanceKind, Secret, Status
 
 BUILT = Artifact(
     "llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12", mounted_at="/opt/llama_cpp/aa"
@@ -75,9 +80,18 @@ def box() -> FakeProvider:
     return FakeProvider("box")
 
 
-def _ensure(box: FakeProvider, artifacts: Sequence[Artifact], builds: Builds, cache: Path) -> list[Event]:
-    events: list[Event] = []
-    ensure_artifacts(artifacts, {"box": box}, "lab", run_playbook=builds, emit=events.append, cache=cache)
+def _ensure(
+    box: FakeProvider,
+    artifacts: Sequence[Artifact],
+    builds: Builds,
+    cache: Path,
+    *,
+    lab: str = "lab",
+    events: list[Event] | None = None,
+) -> list[Event]:
+    events = [] if events is None else events
+    ensure_artifacts(artifacts, {"box": box}, lab, run_playbook=builds, emit=events.append, cache=cache)
+    assert box.locks == {}
     return events
 
 
@@ -184,12 +198,14 @@ def test_a_failed_build_leaves_nothing(box: FakeProvider, tmp_path: Path) -> Non
     assert any(isinstance(event, ApplyErrored) and event.target == "llama_cpp" for event in events)
 
 
-def test_a_builder_that_does_not_come_up_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
+def test_a_builder_that_does_not_come_up_fails_alone_and_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
     box.never_ready.add(BUILT.builder)
+    events: list[Event] = []
     with pytest.raises(Exception, match="not ready"):
-        _ensure(box, [BUILT, MODEL], Builds(box), tmp_path)
+        _ensure(box, [BUILT, MODEL], Builds(box), tmp_path, events=events)
     assert box.containers == {}
-    assert box.volumes == {}
+    assert {name: volume.ready for name, volume in box.volumes.items()} == {MODEL.volume: True}
+    assert [event.target for event in events if isinstance(event, ApplyErrored)] == ["llama_cpp"]
 
 
 def test_an_interruption_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
@@ -234,7 +250,7 @@ def test_what_ansible_was_ended_in_is_not_ready_though_another_one_had_failed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path) -> None:
+def test_a_volume_that_cannot_be_made_is_told_of_its_artifact_and_left(box: FakeProvider, tmp_path: Path) -> None:
     class Busy(Volumes):
         def create(self, volume: str, digest: str) -> None:
             if volume == BUILT.volume:
@@ -246,7 +262,8 @@ def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path
     busy.volumes[BUILT.volume] = box.volumes.setdefault(BUILT.volume, Volume("theirs"))
     with pytest.raises(ProviderError, match="another run is at it"):
         _ensure(busy, [BUILT, MODEL], Builds(busy), tmp_path)
-    assert set(busy.volumes) == {BUILT.volume}
+    assert {name: volume.ready for name, volume in busy.volumes.items()} == {BUILT.volume: False, MODEL.volume: True}
+    assert busy.volumes[BUILT.volume].digest == "theirs"
     assert busy.containers == {}
 
 
@@ -371,12 +388,186 @@ def test_a_builder_that_no_longer_starts_is_made_anew_and_that_is_told(tmp_path:
     assert stubborn.volumes[DOWNLOAD.volume].ready
 
 
-def test_what_another_lab_has_begun_is_refused_and_named(box: FakeProvider, tmp_path: Path) -> None:
+def test_what_another_lab_has_begun_and_given_up_is_begun_anew(box: FakeProvider, tmp_path: Path) -> None:
     _cut(box, tmp_path, "theirs")
-    with pytest.raises(ProviderError, match="is at it already") as caught:
-        _ensure(box, [DOWNLOAD], Builds(box), tmp_path)
-    assert "lab theirs" in caught.value.details
-    assert (set(box.containers), set(box.volumes)) == ({DOWNLOAD.builder}, {DOWNLOAD.volume})
+    part = box.volumes[DOWNLOAD.volume]
+    _ensure(box, [DOWNLOAD], Builds(box), tmp_path)
+    assert box.volumes[DOWNLOAD.volume] is not part
+    assert box.volumes[DOWNLOAD.volume].ready
+    assert box.containers == {}
+
+
+def test_what_is_in_the_way_and_no_builder_is_refused_and_left(box: FakeProvider, tmp_path: Path) -> None:
+    box.create(Instance(BUILT.builder, "box", "theirs", "debian/12"))
+    with pytest.raises(ProviderError, match="is in the way") as caught:
+        _ensure(box, [BUILT], Builds(box), tmp_path)
+    assert caught.value.resolution.startswith("Rename or delete it")
+    assert (set(box.containers), box.volumes) == ({BUILT.builder}, {})
+
+
+class Slow(Builds):
+    """A build that goes on until it is told to end."""
+
+    def __init__(self, provider: FakeProvider, failures: Sequence[TaskEvent] = ()) -> None:
+        super().__init__(provider, failures)
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any, **more: Any) -> PlaybookResult:
+        """Say that it has begun, and wait for the word."""
+        self.begun.set()
+        assert self.goes_on.wait(60)
+        return super().__call__(*arguments, **more)
+
+
+class Waited(list[Event]):
+    """Events of a run, of which one says that it waits for another run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+
+    def append(self, event: Event) -> None:
+        """Note the event."""
+        super().append(event)
+        if isinstance(event, ApplyProgress) and " builds it since " in event.message:
+            self.waits.set()
+
+
+def _beside(box: FakeProvider, first: Slow, second: Builds, cache: Path) -> Waited:
+    """Let lab "theirs" begin a build, and lab "lab" want the same until it waits; then let the first end."""
+    events = Waited()
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(_ensure_unchecked, box, "theirs", first, [], cache / "theirs")
+        assert first.begun.wait(60)
+        other = pool.submit(_ensure_unchecked, box, "lab", second, events, cache / "ours")
+        try:
+            assert events.waits.wait(60) or other.result(60)
+        finally:
+            first.goes_on.set()
+        if first.failures:
+            with pytest.raises(PlaybookError, match="no space left"):
+                one.result(60)
+        else:
+            one.result(60)
+        other.result(60)
+    assert box.locks == {}
+    assert box.containers == {}
+    return events
+
+
+def _ensure_unchecked(box: FakeProvider, lab: str, builds: Builds, events: list[Event], cache: Path) -> None:
+    ensure_artifacts([BUILT], {"box": box}, lab, run_playbook=builds, emit=events.append, cache=cache)
+
+
+def test_what_another_lab_builds_at_that_moment_is_waited_for_and_taken(box: FakeProvider, tmp_path: Path) -> None:
+    again = Builds(box)
+    events = _beside(box, Slow(box), again, tmp_path)
+    assert again.runs == 0
+    assert box.volumes[BUILT.volume].ready
+    start, progress, complete = events
+    assert start == ApplyStart("llama_cpp", "build")
+    assert isinstance(progress, ApplyProgress)
+    assert re.fullmatch(r"lab theirs builds it since \d\d:\d\d", progress.message)
+    assert isinstance(complete, ApplyComplete)
+
+
+def test_what_another_lab_failed_to_build_is_built_by_who_has_waited(box: FakeProvider, tmp_path: Path) -> None:
+    failed = TaskEvent("failed", BUILT.builder, "llama_cpp", "build | Compile", "no space left on device")
+    again = Builds(box)
+    _beside(box, Slow(box, [failed]), again, tmp_path)
+    assert again.runs == 1
+    assert box.volumes[BUILT.volume].ready
+
+
+@pytest.mark.parametrize("host", ["box", "spare"], ids=["one name", "another name of the host"])
+def test_what_a_killed_run_of_another_lab_has_left_is_built_anew(box: FakeProvider, tmp_path: Path, host: str) -> None:
+    theirs = replace(BUILT, host=host)
+    lease = volumes.locked(box, "theirs", "build", BUILT.volume, print)
+    (name, written), *_ = box.locks.items()
+    lease.release()
+    box.locks[name] = {**written, "pid": str(2**22 + 1)}  # more than Linux counts to
+    mount = {"volume": theirs.volume, "path": theirs.path, "readonly": "false"}
+    devices = (Device("artifact", "volume", mount),)
+    box.volumes.create(theirs.volume, theirs.digest)
+    left = Instance(theirs.builder, "box", "theirs", "debian/12", devices=devices, kind=InstanceKind.BUILDER)
+    box.create(left)
+    builds = Builds(box)
+    _ensure(box, [BUILT], builds, tmp_path)
+    assert builds.runs == 1
+    assert box.containers == {}
+    assert box.volumes[BUILT.volume].ready
+
+
+def test_other_labs_need_not_wait_for_what_is_there(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [MODEL], Builds(box), tmp_path)
+    slow = Slow(box)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(_ensure, box, [BUILT, MODEL], slow, tmp_path, lab="theirs")
+        assert slow.begun.wait(60)
+        locked = [written["volume"] for written in box.locks.values()]
+        slow.goes_on.set()
+        run.result(60)
+    assert locked == [BUILT.volume]
+
+
+def test_what_was_taken_over_meanwhile_is_neither_marked_nor_deleted(
+    box: FakeProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TakenOver(Builds):
+        def __call__(self, *arguments: Any, **more: Any) -> PlaybookResult:
+            done = super().__call__(*arguments, **more)
+            (lock,) = box.locks.values()
+            lock["nonce"] = "another run's"
+            deadline = time.monotonic() + 60
+            while not any(lease.is_lost for lease in leases) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            return done
+
+    leases: list[Lease] = []
+    locked = volumes.locked
+
+    def noted(*arguments: Any) -> Lease:
+        leases.append(locked(*arguments))
+        return leases[-1]
+
+    monkeypatch.setattr(volumes, "locked", noted)
+    with pytest.raises(LockedError, match="was lost"):
+        _ensure(box, [BUILT], TakenOver(box), tmp_path)
+    assert not box.volumes[BUILT.volume].ready
+    assert set(box.containers) == {BUILT.builder}
+
+
+def test_what_a_run_has_claimed_or_makes_no_other_deletes(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [BUILT, MODEL], Builds(box), tmp_path)
+    volumes.claim([BUILT], "theirs", {"box": box})
+    lease = volumes.locked(box, "theirs", "build", MODEL.volume, print)
+    volumes.delete_unused([BUILT.volume, MODEL.volume], "lab", box)
+    assert set(box.volumes) == {BUILT.volume, MODEL.volume}
+    lease.release()
+    volumes.release("theirs", [box])
+    volumes.delete_unused([BUILT.volume, MODEL.volume], "lab", box)
+    assert (box.volumes, box.locks) == ({}, {})
+
+
+def test_what_a_killed_run_has_begun_goes_with_its_lock(box: FakeProvider) -> None:
+    box.volumes.create(BUILT.volume, BUILT.digest)
+    box.volumes.create(MODEL.volume, MODEL.digest)
+    for artifact, lab in ((BUILT, "lab"), (MODEL, "theirs")):
+        lease = volumes.locked(box, lab, "build", artifact.volume, print)
+        left = {name: {**written, "pid": str(2**22 + 1)} for name, written in box.locks.items()}
+        lease.release()
+        box.locks.update(left)
+    volumes.delete_begun("lab", [box])
+    assert set(box.volumes) == {MODEL.volume}
+    assert [written["lab"] for written in box.locks.values()] == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [({}, "lab unknown builds it"), ({"lab": "a", "work": "delete", "since": "noon"}, "lab a deletes it")],
+)
+def test_a_lock_that_somebody_has_written_on_is_told_as_far_as_known(written: dict[str, str], words: str) -> None:
+    assert volumes.maker(written) == words
 
 
 def copy_with(folder: Path, **files: str) -> Path:

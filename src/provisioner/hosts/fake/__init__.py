@@ -54,7 +54,6 @@ class FakeProvider(World, Provider):
         self.check_available()
         with self.mutex:
             there = [container.instance for container in self.containers.values()]
-            complete = frozenset(name for name, volume in self.volumes.items() if volume.ready)
         if not detailed:
             there = [replace(instance, address=None, snapshots=()) for instance in there]
         ours = sorted((instance for instance in there if instance.lab == lab), key=lambda instance: instance.name)
@@ -64,7 +63,7 @@ class FakeProvider(World, Provider):
             self.processor_flags,
             unmanaged=frozenset(instance.name for instance in there if instance.lab != lab),
             images=frozenset(self.images),
-            volumes=complete,
+            volumes=self.volumes.ready(),
             published=self.published,
             moved=dict(self.elsewhere),
             moved_hints=dict.fromkeys(self.elsewhere, "Bring it back."),

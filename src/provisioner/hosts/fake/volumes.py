@@ -25,6 +25,18 @@ class Volumes(base.Volumes, dict[str, Volume]):
 
     _host: World
 
+    def ready(self) -> frozenset[str]:
+        """The names of the volumes that are marked ready."""
+        return frozenset(name for name, volume in self.items() if volume.ready)
+
+    def builder(self, volume: str) -> str:
+        """The container that mounts the volume to write to it."""
+        for name, container in self._host.containers.items():
+            for device in container.instance.devices:
+                if device.properties.get("volume") == volume and device.properties["readonly"] == "false":
+                    return name
+        return ""
+
     def create(self, volume: str, digest: str) -> None:
         """Make an empty volume; one that is ready is refused."""
         with self._host.mutex:

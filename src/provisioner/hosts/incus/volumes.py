@@ -35,6 +35,12 @@ class Volumes(base.Volumes):
                 names.add(volume["name"])
         return frozenset(names)
 
+    def builder(self, volume: str) -> str:
+        """The name of the container that mounts a volume which is not ready: nothing else does."""
+        with self._host.worded(f"Unable to read volume {volume}"):
+            found = self._host.client.find(*self._place(volume)) or {"used_by": ()}
+            return next((user.rpartition("/")[2].partition("?")[0] for user in found["used_by"]), "")
+
     def create(self, volume: str, digest: str) -> None:
         """Make the volume empty and not ready; one of that name that is not ready is replaced."""
         what = f"Unable to create volume {volume}"

@@ -46,6 +46,22 @@ class Volumes(base.Volumes):
 
     _host: ProxmoxHost
 
+    @property
+    def store(self) -> str:
+        """The node: all nodes of its cluster have the same locks."""
+        return self._host.client.node
+
+    def ready(self) -> frozenset[str]:
+        """The names of the volumes whose content is complete."""
+        with worded("Unable to list the artifact volumes"):
+            return ready(self._host.ssh)
+
+    def builder(self, volume: str) -> str:
+        """The number of the container in which the volume's content grows."""
+        with worded(f"Unable to read volume {volume}"):
+            vmid, _ = _builder_of(self._host, volume) or ("", "")
+            return str(vmid)
+
     def create(self, volume: str, digest: str) -> None:
         """Make the volume empty and not ready; one of that name that is not ready is replaced."""
         what = f"Unable to create volume {volume}"
