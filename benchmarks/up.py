@@ -11,8 +11,8 @@ from benchmarks.measuring import BIN, ROOT, Cost, Row, cost
 RUNS = 5
 OTHER_NAMES = {
     "name: quickstart": "name: benchmark",
-    "\n  llama:": "\n  benchmark-llama:",
-    "\n  gateway:": "\n  benchmark-gateway:",
+    "\n  quickstart-llama:": "\n  benchmark-llama:",
+    "\n  quickstart-gateway:": "\n  benchmark-gateway:",
 }
 
 

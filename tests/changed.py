@@ -30,6 +30,11 @@ COVERED = ("src/", "roles/", "playbooks/", "molecule/")
 
 SRC = r"src/provisioner/"
 RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        r"(examples/|src/provisioner/labfile/starter)",
+        ("*labs_beside*", "*full_stack*", "*agent_team_up*", "*two_homes*"),
+    ),
+    (SRC + r"reconcile/(artifacts|volumes)", ("*shared_volumes*", "*model_download*", "*kill_loop*")),
     (r"roles/switch/", ("molecule/switch*", "molecule/llama_cpp", "*turns*", "*changes_while_asked*", "*attack*")),
     (r"roles/egress/", ("molecule/pipelines", "molecule/oci", "*oci_up*", "*pipelines_up*")),
     (r"roles/(gpu_host|gpu_userspace|cuda_toolkit)/", CARDS),

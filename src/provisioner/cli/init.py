@@ -78,7 +78,7 @@ class _Chosen:
 
 def _chosen(session: Session, file: Path, model: str, gpu: Card | None, use: str) -> _Chosen:
     """The best file of a model for a card; ``InputError`` where the file is there, ``PreflightError`` without one."""
-    from provisioner.labfile.starter import already_there
+    from provisioner.labfile.starter import PREFIX, already_there
     from provisioner.suggest.text import before_up, block_text, left_lines, way_content, way_text
 
     if file.exists():
@@ -97,7 +97,7 @@ def _chosen(session: Session, file: Path, model: str, gpu: Card | None, use: str
     if best.context < found.asked.context:
         lines.append(f"It has less than the {found.asked.context:,} tokens that {use} should have.")
     content = {"suggested": way_content(best, found.asked.speed)}
-    return _Chosen(block_text(best), (*lines, *before_up([best])), content)
+    return _Chosen(block_text(best, PREFIX), (*lines, *before_up([best])), content)
 
 
 def _generate_secrets(session: Session, file: Path) -> tuple[str, ...]:

@@ -26,12 +26,15 @@ from provisioner.values.regular_files import content_of, text_of
 
 SCHEMA_FILE = "homelab.schema.json"
 SECRET_BYTES = 24  # in hexadecimal digits: no program, shell or keyboard has trouble with those
+PREFIX = "homelab-"
+"""Of the names of containers in a first file: the lab's name, so that labs of one host do not clash."""
 STARTER = """\
 # yaml-language-server: $schema=.provision/homelab.schema.json
 # A model behind a gateway, in two containers on this machine. Next:
 #   provision host prepare               Incus on this machine, once (as root)
 #   provision init --secrets {file}
 #   provision up {file}
+# Names of containers begin with the lab's: a host has each name once, whatever lab it is of.
 name: homelab
 
 hosts:
@@ -41,10 +44,10 @@ models:
   tiny: {{ source: "builtin:tiny" }} # random weights, to prove the way; your own: {{ source: "file:PATH.gguf" }}
 
 containers:
-  llama:
+  homelab-llama:
     services:
       llama_cpp: {{ model: tiny, api_key: !secret llama_key }}
-  gateway:
+  homelab-gateway:
     services:
       litellm: {{ master_key: !secret litellm_key, aliases: {{ fast: [tiny] }} }}
 """

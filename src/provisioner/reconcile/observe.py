@@ -21,6 +21,7 @@ from provisioner.reconcile.gather import has_other_secrets, probe, reasons_to_ru
 from provisioner.reconcile.plan import make_plan
 from provisioner.services import knowledge_of
 from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, QUEUE_OPTION, Path, ResolvedService
+from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError, VerificationError
 from provisioner.values.events import Diagnostic
@@ -161,6 +162,7 @@ def survey(
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
+    actual = _with_owners(actual, wanted, effects.providers)
     running = [one for one in wanted if is_running(one, actual)]
     facts = probe(running, effects.providers, full=full, hosts=actual.hosts)
     if needs_answers:
@@ -251,6 +253,26 @@ def warn_of_moved(actual: Fleet, effects: Effects) -> None:
             if actual.instance(name) is None:
                 what = f"container {name} of this lab is not on host {host.name} but {where}"
                 effects.emit(Diagnostic("warning", f"{what}: it is left alone. {host.moved_hints[name]}"))
+
+
+def _with_owners(actual: Fleet, wanted: Iterable[Instance], providers: Mapping[str, Provider]) -> Fleet:
+    """The same with whose containers are that are not this lab's and have names that it wants."""
+    hosts = dict(actual.hosts)
+    for container in wanted:
+        host = hosts.get(container.host)
+        if host is not None and container.name in host.unmanaged:
+            other = providers[container.host].read(container.name)
+            owner = _lab_words(other.lab) if other and other.lab else ""
+            hosts[container.host] = replace(host, owners={**host.owners, container.name: owner})
+    return replace(actual, hosts=hosts)
+
+
+def _lab_words(lab: str) -> str:
+    """Name a lab of others, and the file of a checkout that brings up a lab of that name."""
+    for file in (paths.share() / "examples").glob("*.yml"):
+        if file.stem == lab:
+            return f"of lab {lab} (such as that of {file})"
+    return f"of lab {lab}"
 
 
 def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:

@@ -155,6 +155,9 @@ def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
         yield _Refusal(error, tuple(moved))
 
 
+OF_NOBODY = "that is not of this lab"
+
+
 def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
     """Refuse to make containers whose names unmanaged ones on the same host have."""
     taken, details = list[Instance](), list[str]()
@@ -162,12 +165,14 @@ def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
         is_taken = container.name in _host(container.host, actual).unmanaged
         if is_taken and _adopted(container, actual) is None:
             taken.append(container)
-            details.append(f"host {container.host} has a container {container.name} that is not of this lab")
+            owner = _host(container.host, actual).owners.get(container.name)
+            details.append(f"host {container.host} has a container {container.name} {owner or OF_NOBODY}")
     if taken:
         error = PreflightError(
             f"Unable to plan container {_names(taken)}: the name is taken",
             details="; ".join(details),
-            resolution="Choose another name in the file, or rename the other container; provision never touches it.",
+            resolution=f"Choose another name in the file, such as {taken[0].lab}-{taken[0].name}, or rename the other "
+            "container; provision never touches it. A whole lab is deleted with its own file: provision destroy FILE",
         )
         yield _Refusal(error, tuple(taken))
 

@@ -177,8 +177,8 @@ def _bound_text(bound: float | None) -> str:
     return f"≤ {math.ceil(bound)}"
 
 
-def block_text(way: Way) -> str:
-    """What is written into a lab's file, so that ``up`` serves it so."""
+def block_text(way: Way, prefix: str = "") -> str:
+    """What is written into a lab's file, so that ``up`` serves it so; ``prefix`` is that of the container's name."""
     candidate, name, server = way.candidate, name_of(way.candidate.name), _server(way.candidate)
     options: dict[str, Any] = {"model": name, server.context: way.context, **way.choice.options}
     if way.experts:
@@ -189,7 +189,7 @@ def block_text(way: Way) -> str:
         options["mmproj"] = f"{name}-eye"
     said = [f"{option}: {_value(value)}" for option, value in options.items()]
     said += [f"{key}: !secret {name}-{key.replace('_', '-')}" for key in server.keys]
-    container = [f"  {name}:", "    gpu: any"]
+    container = [f"  {prefix}{name}:", "    gpu: any"]
     container += [f"    image: {server.image}"] if server.image else []
     served = f"      {server.role}: {{ {', '.join(said)} }}"
     return "\n".join(["models:", *models, "containers:", *container, "    services:", served])

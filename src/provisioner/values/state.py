@@ -262,6 +262,8 @@ class HostState:
     processor_flags: frozenset[str] = frozenset()
     """The flags that all its processors have, as ``/proc/cpuinfo`` names them; empty where it does not tell."""
     unmanaged: frozenset[str] = frozenset()
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """Whose those of them are whose names the file wants, in words, by the containers' names; empty: no lab's."""
     images: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()
     """Names of artifact volumes that are complete (marked ready); a half-made one is not listed."""

@@ -41,17 +41,10 @@ RULES = f"""
 """
 
 
-def example() -> str:
-    """The example, with names of containers that are no other lab's."""
-    text = EXAMPLE.read_text(encoding="utf-8")
-    for name in ("llama", "team", "gateway"):
-        text = text.replace(f"\n  {name}:\n", f"\n  {NAME}-{name}:\n")
-    return text.replace("[team/agent_team]", f"[{TEAM}/agent_team]")
-
-
 def ruled(engine: RuleEngine) -> str:
     """The same with members that are asked at that engine."""
-    team = re.sub(r"(?s)\n        coordinator: .*?most_seconds: 300\n", RULES.rstrip("\n") + "\n", example())
+    example = EXAMPLE.read_text(encoding="utf-8")
+    team = re.sub(r"(?s)\n        coordinator: .*?most_seconds: 300\n", RULES.rstrip("\n") + "\n", example)
     upstream = f'rule: {{ model: openai/rule, base_url: "{engine.url}", api_key: !secret llama_key }}'
     return team.replace("\ncontainers:\n", f"\nupstreams:\n  {upstream}\ncontainers:\n")
 
@@ -77,7 +70,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     environment = {f"PROVISION_SECRET_{name.upper()}": value for name, value in SECRETS.items()}
     folder = tmp_path_factory.mktemp(NAME)
     lab = Lab(folder, {**incus_lab.environment, **environment}, "debian/12", "debian/12", name=NAME)
-    lab.write(example())
+    lab.write(EXAMPLE.read_text(encoding="utf-8"))
     with lab.brought_up():
         yield lab
 

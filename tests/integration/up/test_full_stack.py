@@ -41,7 +41,8 @@ VLLM = f"""
       vllm:
         {{ model: read, stack: {vllm_wheels.NAME}, mirror: "MIRROR", api_key: !secret vllm_key, max_model_len: 512 }}
 """
-SERVICES = {"engine/llama_cpp", "hub/vllm", "voice/kokoro", "gateway/litellm", "chat/open_webui", "door/door"}
+ROLES = {"engine": "llama_cpp", "voice": "kokoro", "gateway": "litellm", "chat": "open_webui", "door": "door"}
+SERVICES = {"hub/vllm", *(f"{NAME}-{name}/{role}" for name, role in ROLES.items())}
 
 
 def with_vllm(mirror: str, kokoro: dict[str, str]) -> str:
@@ -81,10 +82,10 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         module_at(SCENARIO / "repository.py").main(SCENARIO / "files", made / "voices", made)
         commit = json.loads((made / "commits.json").read_text(encoding="utf-8"))["newer"]
         kokoro = {**options, "source": f"file://{PLACE}/standin.git", "commit": commit}
-        write(lab, f"name: {NAME}\ncontainers: {{ voice: {{ image: debian/12, services: {{}} }} }}\n")
+        write(lab, f"name: {NAME}\ncontainers: {{ {NAME}-voice: {{ image: debian/12, services: {{}} }} }}\n")
         with lab.brought_up():
             push = ("file", "push", "--quiet", "--recursive", "--create-dirs", str(made / "standin.git"))
-            lab.incus(*push, f"voice{PLACE}/")
+            lab.incus(*push, f"{NAME}-voice{PLACE}/")
             write(lab, with_vllm(mirror, kokoro))
             lab.succeeded("lock", "--from", str(WHEELS))
             lab.succeeded("up", "--yes", "--json")
@@ -100,7 +101,7 @@ def test_all_of_it_was_proved_by_one_command_and_the_next_has_nothing_to_do(lab:
 def test_a_real_browser_was_answered_by_vllm(lab: Lab) -> None:
     """The chat's proof asks the gateway's first alias, which vLLM serves."""
     assert "an answer of fast" in " ".join(lab.provision("status").out.split())
-    answer = lab.ask("gateway", 4000, "fast", MASTER_KEY)
+    answer = lab.ask(f"{NAME}-gateway", 4000, "fast", MASTER_KEY)
     assert (answer.status, answer.body["choices"][0]["finish_reason"]) in ((200, "stop"), (200, "length"))
     figures = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:18000/metrics').read().decode())"
     told = lab.incus("exec", "hub", "--", "python3", "-c", figures).splitlines()

@@ -66,8 +66,8 @@ def text(pve_host: PveHost, hosts: dict[str, str]) -> str:
         "id: homelab": f"id: {access.token_id}",
         "root@192.168.1.10": str(access.ssh),
         "ca: pve-root-ca.pem": f"ca: {access.ca}",
-        "  engine:\n    host: box": f"  {ENGINE}:\n    cpu: 1\n    memory: 1GiB\n    host: {hosts[ENGINE]}",
-        "  gate:\n    host: pve1": f"  {GATE}:\n    host: {hosts[GATE]}",
+        "  two-homes-engine:\n    host: box": f"  {ENGINE}:\n    cpu: 1\n    memory: 1GiB\n    host: {hosts[ENGINE]}",
+        "  two-homes-gate:\n    host: pve1": f"  {GATE}:\n    host: {hosts[GATE]}",
         "expose: lan, ": "",
         "llama_cpp: { ": f"llama_cpp: {{ port: {PORT}, ",
     }
@@ -75,7 +75,7 @@ def text(pve_host: PveHost, hosts: dict[str, str]) -> str:
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)
-    before, desk, after = text.partition("  desk:\n    host: pve1")
+    before, desk, after = text.partition("  two-homes-desk:\n    host: pve1")
     assert desk
     return f"{before}  {DESK}:\n    host: {hosts[DESK]}{after}" if DESK in hosts else before
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.unit.cli.conftest import World
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/full-stack.yml"
-SERVICES = {"engine/llama_cpp", "voice/kokoro", "gateway/litellm", "chat/open_webui", "door/door"}
+ROLES = {"engine": "llama_cpp", "voice": "kokoro", "gateway": "litellm", "chat": "open_webui", "door": "door"}
+SERVICES = {f"full-stack-{name}/{role}" for name, role in ROLES.items()}
 
 
 def test_a_whole_house_is_planned_from_its_file_and_generated_secrets(world: World) -> None:

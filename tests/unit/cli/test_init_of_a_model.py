@@ -34,7 +34,8 @@ def test_the_file_serves_what_is_suggested(bare: World) -> None:
     assert bare.command("init", "--model", REPOSITORY, "--gpu", "8GiB").ended(0) == bare.snapshot
     text = Path("homelab.yml").read_text()
     block = bare.command("suggest", REPOSITORY, "--gpu", "8GiB").out
-    assert block[block.index("models:") :].strip() in text
+    served = block[block.index("models:") :].strip().replace("containers:\n  ", "containers:\n  homelab-")
+    assert served in text
     assert text.startswith("# yaml-language-server: $schema=.provision/homelab.schema.json")
     bare.done("validate")
     assert Path(".provision/homelab.schema.json").is_file()
@@ -53,7 +54,7 @@ def test_a_folder_and_its_keys_make_a_whole_file(bare: World, tmp_path: Path, fo
     bare.done("init", "--secrets", "--model", str(folder), "--gpu", "RTX 3060 12GB")
     bare.done("validate")
     said = yaml.safe_load(Path("homelab.yml").read_text().replace("!secret ", ""))
-    assert list(said["containers"]["eight"]["services"]) == [{"exl3": "tabbyapi", "awq": "vllm"}[form]]
+    assert list(said["containers"]["homelab-eight"]["services"]) == [{"exl3": "tabbyapi", "awq": "vllm"}[form]]
     assert "eight-api-key=" in Path("secrets.env").read_text()
 
 

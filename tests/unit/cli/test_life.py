@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.reconcile.runner import TaskEvent
+from provisioner.values import paths
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Instance, Status
 from tests.raising import raising
@@ -169,6 +170,13 @@ def test_a_strangers_container_is_never_touched(world: World) -> None:
     assert world.command("up", "--yes").ended(4) == world.snapshot
     assert world.command("destroy", "--yes", "--lab", "homelab").code == 0
     assert set(world.host.containers) == {"llama"}
+
+
+def test_a_container_of_an_example_is_told_with_its_file(world: World) -> None:
+    world.host.create(Instance("llama", "box", "quickstart", "debian/12"))
+    refused = world.command("up", "--yes").ended(4)
+    file = paths.share() / "examples/quickstart.yml"
+    assert f"host box has a container llama of lab quickstart (such as that of {file})" in " ".join(refused.split())
 
 
 def test_interruption_exits_130_and_says_that_the_command_resumes(world: World) -> None:

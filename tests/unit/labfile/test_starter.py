@@ -39,7 +39,8 @@ def test_a_first_file_loads_when_its_secrets_are_written(own_roles: bool, catalo
         load(file, catalog, run_secret_command=False)
     assert write_missing_secrets(file, catalog).generated == ("llama_key", "litellm_key")
     loaded = load(file, catalog, run_secret_command=False)
-    assert (loaded.spec.name, list(loaded.spec.containers), loaded.warnings) == ("homelab", ["llama", "gateway"], ())
+    assert (loaded.spec.name, loaded.warnings) == ("homelab", ())
+    assert list(loaded.spec.containers) == ["homelab-llama", "homelab-gateway"]
     assert "llama_cpp" in schema.read_text()
 
 
