@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.reconcile.effects import Effects
-from provisioner.reconcile.volumes import delete_unused
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import json_value
 from provisioner.values.state import Instance, Run
@@ -205,6 +204,8 @@ def noted(lab: str, work: str, effects: Effects) -> frozenset[str]:
 
 def drop_volumes_of(lab: str, work: str, effects: Effects) -> None:
     """End ``work`` with all containers: delete the volumes that they used, but for those that are still needed."""
+    from provisioner.reconcile.volumes import delete_unused  # nothing that a plan needs
+
     for name, (host, written) in _read(lab, work, effects).items():
         delete_unused(written.get("volumes", "").split(), lab, effects.providers[host])
         effects.providers[host].locks.delete(name)
