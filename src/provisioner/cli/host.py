@@ -21,6 +21,7 @@ from provisioner.values.state import Secret
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
+    from provisioner.hosts.base import Provider
     from provisioner.hosts.incus.api import Endpoint
     from provisioner.hosts.incus.trust import Token
     from provisioner.hosts.proxmox.prepare_for_lab import Way
@@ -120,11 +121,16 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
     return ExitCode.DONE
 
 
-def cards_here() -> tuple[Card, ...]:
-    """The graphics cards of this machine."""
+def here() -> Provider:
+    """This machine as a host of containers, whether it can be one yet or not."""
     from provisioner.hosts import provider_for
 
-    return provider_for(TARGET, "incus").cards.read()
+    return provider_for(TARGET, "incus")
+
+
+def cards_here() -> tuple[Card, ...]:
+    """The graphics cards of this machine."""
+    return here().cards.read()
 
 
 def _variables(given: dict[str, Any], cache: Path) -> dict[str, Any]:

@@ -103,6 +103,11 @@ def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...
     return (*found, *site_diagnoses(lab, providers))
 
 
+def examine_machine(provider: Provider) -> tuple[Diagnosis, ...]:
+    """What was seen of this machine where there is no file of a lab yet."""
+    return hosts.diagnoses(provider.examine(frozenset(), ""))
+
+
 def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple[str, ...]:
     """Do what is safe about what was found: make the nodes that cards lack, on a host that is this machine.
 
@@ -157,16 +162,24 @@ def _room(lab: Lab, resolved: ResolvedLab, there: Fleet, provider: Provider) -> 
 
 
 def _packages(there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
-    """What the lab's running containers know of newer versions of what is installed in them."""
+    """What the lab's running containers know of newer versions of what is installed in them.
+
+    The first of them says, too, how far it gets on the way to its packages: they share their host's bridge.
+    """
+    environment = {hosts.WAY: "1"}
     for one in there.instances:
         if one.status is not Status.RUNNING or one.kind is not InstanceKind.SERVING:
             continue
+        command = ["sh", "-c", hosts.SCRIPT]
         try:
-            done = provider.execute(one.name, ["sh", "-c", hosts.SCRIPT], timeout_s=LOOK_TIMEOUT_S)
+            done = provider.execute(one.name, command, environment=environment, timeout_s=LOOK_TIMEOUT_S)
         except ProvisionError as error:
             yield hosts.unread_diagnosis(one.name, error.message)
             continue
-        seen = hosts.packages_in(done.stdout.decode(errors="replace"))
+        environment = {}
+        answer = done.stdout.decode(errors="replace")
+        yield from hosts.way_diagnoses(one.name, answer)
+        seen = hosts.packages_in(answer)
         if done.returncode:
             yield hosts.unread_diagnosis(one.name, Foreign.of_output(done.stderr))
         elif seen is not None:
@@ -219,13 +232,13 @@ def _builds(lab: Lab, cards: Mapping[str, Card]) -> Iterator[tuple[str, Build]]:
 # The report: a line for each thing that was seen, and below it what is wrong and what to do.
 
 
-def diagnoses_text(diagnoses: Sequence[Diagnosis], style: Style = PLAIN) -> str:
-    """All of it; what is wrong is told a second time, with what to do."""
+def diagnoses_text(diagnoses: Sequence[Diagnosis], style: Style = PLAIN, subject: str = "this lab") -> str:
+    """All of it; what is wrong is told a second time, with what to do. ``subject``: what nothing is in the way of."""
     lines = [check_text(diagnosis.check, style) for diagnosis in diagnoses]
     findings = [diagnosis.finding for diagnosis in diagnoses if diagnosis.finding is not None]
     if findings:
         lines += ["", *(finding_text(finding, style) for finding in findings)]
         lines.append(f"{count_text(len(findings), 'finding')}.")
     else:
-        lines.append(style.paint("Healthy: nothing is in the way of this lab.", "green"))
+        lines.append(style.paint(f"Healthy: nothing is in the way of {subject}.", "green"))
     return "\n".join(lines)

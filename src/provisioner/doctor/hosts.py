@@ -19,11 +19,13 @@ from provisioner.values.host_facts import (
     HostFact,
     HostVersion,
     ImageState,
+    MachineState,
     NodeState,
     SshState,
     StorageRoom,
     TagRules,
 )
+from provisioner.values.plain_data import Foreign
 
 # Facts that a host has told of itself.
 
@@ -78,7 +80,7 @@ def _storage(fact: StorageRoom) -> Verdict:
     seen = f"{fact.name} for {fact.use}: {fact.free / GIB:.1f} of {fact.total / GIB:.1f} GiB free"
     if fact.free >= max(LEAST_ROOM[fact.use], LOW_SHARE * fact.total):
         return Verdict(seen)
-    return Verdict("", f"{seen}: that is little", "Delete what is not needed (old snapshots, backups), or enlarge it.")
+    return Verdict("", f"{seen}: that is little", fact.enlarge)
 
 
 def _image(fact: ImageState) -> Verdict:
@@ -126,6 +128,10 @@ def _certificate(fact: CertificateAge) -> Verdict:
     )
 
 
+def _machine(fact: MachineState) -> Verdict:
+    return Verdict(fact.seen, fact.problem, fact.hint, fact.details, fact.warning)
+
+
 _JUDGES: Mapping[type[HostFact], Callable[[Any], Verdict]] = {
     HostAnswers: _answers,
     HostVersion: _version,
@@ -139,14 +145,33 @@ _JUDGES: Mapping[type[HostFact], Callable[[Any], Verdict]] = {
     SshState: _ssh,
     ClockSkew: _clock,
     CertificateAge: _certificate,
+    MachineState: _machine,
 }
 
 
 # Packages of a container: newer versions that stand in the lists which it has; nothing is refreshed.
 
 NAME = "packages"
+WAY = "PROVISION_WAY_OUT"
+"""The variable that has a container say how far it gets on the way to its packages."""
 SCRIPT = r"""
+way_out() {
+  address=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2> /dev/null | grep -v '^ *#' |
+    grep -oE 'https?://[A-Za-z0-9.-]+(:[0-9]+)?' | head -n 1)
+  if [ -z "$address" ] || apt-config dump | grep -qiE '^Acquire::https?::Proxy "'; then return; fi
+  case $address in https*) port=443 ;; *) port=80 ;; esac
+  server=${address#*//}
+  name=${server%:*}
+  [ "$name" = "$server" ] || port=${server#*:}
+  state=unknown
+  if timeout 10 getent ahostsv4 "$name" > /dev/null; then
+    state=cut
+    if timeout 10 bash -c 'exec 3<> "/dev/tcp/$0/$1"' "$name" "$port" 2> /dev/null; then state=reached; fi
+  fi
+  echo "way $state $name"
+}
 command -v apt-get > /dev/null || exit 0
+[ -z "${PROVISION_WAY_OUT-}" ] || way_out
 lists=/var/lib/apt/lists
 if [ -z "$(find "$lists" -maxdepth 1 -name '*_Packages*' 2> /dev/null | head -n 1)" ]; then
   echo 'lists none'
@@ -160,7 +185,10 @@ writes_nothing='-o Debug::NoLocking=true -o Dir::Cache::pkgcache= -o Dir::Cache:
 said=$(LC_ALL=C apt-get -s $writes_nothing dist-upgrade) || exit
 printf '%s\n' "$said" | sed -n 's/^Inst /newer /p'
 """
-"""What a container is asked: a line for its lists and their age in seconds, and one for each newer package."""
+"""What a container is asked: a line for its lists and their age in seconds, and one for each newer package.
+
+Where it is told to, a line on its way out comes first.
+"""
 
 _NEWER = re.compile(r"newer (?P<name>[a-z0-9][a-z0-9+.-]*) \[(?P<there>[^\]\s]+)\] \((?P<newer>\S+) (?P<suite>[^)]*)\)")
 _LISTS = re.compile(r"lists (none|-?[0-9]{1,12})")
@@ -229,6 +257,30 @@ def _age(seconds: int) -> str:
     if days:
         return f"{days} day{'s' * (days != 1)}"
     return f"{hours} hour{'s' * (hours != 1)}"
+
+
+# The network of a container: whether it finds the server of its packages, and gets there.
+
+WAY_OUT = "way out"
+_FIREWALL = (
+    "On the host: sudo provision doctor, which may read its firewall. A firewall there has to let containers through "
+    "their bridge: with ufw, run: sudo ufw allow in on BRIDGE && sudo ufw route allow in on BRIDGE"
+)
+_WAY_PROBLEMS: Mapping[str, str] = {
+    "unknown": "cannot look up {name}, from where its packages come",
+    "cut": "knows {name}, from where its packages come, and gets no connection to it",
+}
+
+
+def way_diagnoses(container: str, answer: str) -> tuple[Diagnosis, ...]:
+    """How far the container got that gave this answer to ``SCRIPT``; nothing of one that was not asked."""
+    word, _, said = answer.partition("\n")[0].partition(" ")
+    state, _, name = said.partition(" ")
+    if word != "way":
+        return ()
+    place = Foreign(name)
+    problem = _WAY_PROBLEMS.get(state, "").format(name=place)
+    return (diagnosed(container, WAY_OUT, Verdict(f"it reaches {place}", problem, _FIREWALL)),)
 
 
 # The slot of a card: its lanes beside those that it could have, and how much slower data gets there.

@@ -150,7 +150,7 @@ class ClusterMembers:
 
 @dataclass(frozen=True, slots=True)
 class StorageRoom:
-    """The room on a storage, in bytes, and what the lab uses it for."""
+    """The room on a storage, in bytes, and what the lab uses it for; ``enlarge``: what to do where that is little."""
 
     check_name: ClassVar[str] = "storage"
     host: str
@@ -160,6 +160,7 @@ class StorageRoom:
     total: int
     problem: str = ""
     hint: str = ""
+    enlarge: str = "Delete what is not needed (old snapshots, backups), or enlarge it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,22 @@ class CertificateAge:
     days_left: float
 
 
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """One thing of the machine on which provision runs: what was seen, and what is wrong with it.
+
+    ``warning``: what to do about what was seen, where that may be as it should be.
+    """
+
+    host: str
+    check_name: str
+    seen: str
+    problem: str = ""
+    hint: str = ""
+    details: str = ""
+    warning: str = ""
+
+
 HostFact = (
     HostAnswers
     | HostVersion
@@ -249,4 +266,5 @@ HostFact = (
     | SshState
     | ClockSkew
     | CertificateAge
+    | MachineState
 )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from provisioner.cli import host
 from provisioner.cli.app import run
-from provisioner.hosts.fake import FakeProvider
+from provisioner.doctor.hosts import SCRIPT
+from provisioner.hosts.fake import Container, FakeProvider
 from provisioner.values.errors import ProviderError
-from provisioner.values.host_facts import HostAnswers, HostFact, Pool, StorageRoom
-from provisioner.values.state import Fleet
+from provisioner.values.host_facts import HostAnswers, HostFact, MachineState, Pool, StorageRoom
+from provisioner.values.state import Execution, Fleet
 from tests.doubles.proxmox import Double
 from tests.doubles.proxmox.fixture import pve
 from tests.doubles.proxmox.world import PASSWORD
@@ -164,6 +166,39 @@ def test_what_a_host_has_no_room_for_is_told(world: World, lab: Path) -> None:
     assert world.command("doctor").ended(0) == world.snapshot
     world.done("up", "--yes")
     assert "ok   box: memory: it has" in world.command("doctor").out
+
+
+def test_without_a_file_this_machine_alone_is_looked_at(world: World, lab: Path) -> None:
+    lab.unlink()
+    world.monkeypatch.setattr(host, "here", Machine)
+    answer = world.command("doctor")
+    assert answer.ended(3) == world.snapshot
+    assert world.command("doctor", str(lab)).code == 64, "a file that is named has to be there"
+
+
+class Machine(Looked):
+    """This machine, with no IDs for containers and a proxy of which they are not told."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            MachineState("this machine", "ids", "", "root has none", "Run: true"),
+            MachineState("this machine", "proxy", "it uses a proxy", warning="Run: true"),
+        )
+
+    def examine(self, images: Collection[str], lab: str) -> tuple[HostFact, ...]:
+        """What is known, of no lab."""
+        assert (images, lab) == (frozenset(), "")
+        return self.facts
+
+
+def test_how_far_the_first_container_gets_is_told_once(world: World) -> None:
+    def program(_c: Container, command: Sequence[str], _in: bytes, environment: Mapping[str, str]) -> Execution:
+        assert command[-1] == SCRIPT
+        return Execution(0, b"way cut deb.debian.org\nlists none\n" if environment else b"lists none\n", b"")
+
+    world.done("up", "--yes")
+    world.host.programs["sh"] = program
+    assert world.command("doctor").ended(3) == world.snapshot
 
 
 def test_of_models_that_nobody_can_ask_for_the_rest_is_told(

@@ -21,6 +21,7 @@ from provisioner.values.host_facts import (
     HostFact,
     HostVersion,
     ImageState,
+    MachineState,
     NodeState,
     SshState,
     StorageRoom,
@@ -56,6 +57,8 @@ GOOD: tuple[HostFact, ...] = (
     ClockSkew("pve", 4.9),
     ClockSkew("pve", -4.9),
     CertificateAge("pve", "pve-ssl.pem", 30.2),
+    MachineState("box", "ids", "root has some"),
+    MachineState("box", "proxy", "no proxy in containers", warning="Write one."),
 )
 BAD: tuple[HostFact, ...] = (
     HostAnswers("pve", "Unable to reach it: refused", "Start it."),
@@ -76,6 +79,7 @@ BAD: tuple[HostFact, ...] = (
     ClockSkew("pve", -61.2),
     CertificateAge("pve", "pve-ssl.pem", 2.04),
     CertificateAge("pve", "pve-ssl.pem", -1),
+    MachineState("box", "names", "it answers", "no DNS", "Start it again.", "refused"),
 )
 
 

@@ -23,7 +23,8 @@ SAID: dict[tuple[str, ...], Any] = {
 class Incus:
     """A client that gives what a host has said, the parts that a test changes included."""
 
-    endpoint = Endpoint("/nowhere/unix.socket")
+    endpoint = Endpoint("https://192.0.2.9:8443")
+    """Of what is on this machine more is told: tests/integration/test_doctor_machine.py."""
 
     def __init__(self, **changes: Any) -> None:
         self.said = {**SAID, **{path: changes[path[0]] for path in SAID if path and path[0] in changes}}
@@ -83,4 +84,4 @@ def test_a_missing_image_names_its_command(image: str) -> None:
     client: Any = Incus()
     found = diagnoses(examine("box", client, "default", lambda: "tank", (image,)))
     (finding,) = [one.finding for one in found if one.finding is not None]
-    assert finding.resolution == f"Run: sudo provision host prepare --image {image}"
+    assert finding.resolution == f"On the machine of that Incus, run: sudo provision host prepare --image {image}"

@@ -6,7 +6,6 @@ files API holds whole files in memory. Over TLS it loses output of commands, and
 
 from __future__ import annotations
 
-import grp
 import http.client
 import os
 import socket
@@ -551,6 +550,7 @@ _RESOLUTIONS = {
     "required device path doesn't exist": "The host's driver has not made it: load it (modprobe amdgpu), and see: "
     "provision doctor",
     "setgid/uid": "This user has no subordinate ids. " + _PREPARE,
+    "functional idmap setup": "Root has no subordinate ids. See what to run: provision doctor",
     "newuidmap": "Root has no subordinate ids. " + _PREPARE,
 }
 
@@ -587,14 +587,10 @@ def unavailable(endpoint: Endpoint, error: Exception) -> UnavailableError:
     if endpoint.is_remote:
         details, resolution = reason_unreached(endpoint, error)
         return UnavailableError(message, details=details, resolution=resolution)
-    socket = Path(endpoint.address)
-    if not socket.parent.is_dir() or (os.access(socket.parent, os.X_OK) and not socket.exists()):
-        return UnavailableError(message, details="There is no such socket.", resolution=_PREPARE)
-    if not os.access(socket, os.W_OK):
-        group = _group(socket)
-        resolution = f"Run: sudo usermod -aG {group} $USER, then log in again"
-        return UnavailableError(message, details=f"This user is not in group {group}.", resolution=resolution)
-    return UnavailableError(message, details=_error_text(error), resolution=f"Is incusd running? {_PREPARE}")
+    from provisioner.hosts.incus import machine  # nothing that an Incus which answers needs
+
+    details, resolution = machine.reason_unreached(Path(endpoint.address), error)
+    return UnavailableError(message, details=details, resolution=resolution)
 
 
 def require_trust(endpoint: Endpoint, server: Mapping[str, Any]) -> None:
@@ -604,13 +600,6 @@ def require_trust(endpoint: Endpoint, server: Mapping[str, Any]) -> None:
 
     details, resolution = untrusted_reason(endpoint)
     raise UnavailableError(_UNREACHED.format(endpoint), details=details, resolution=resolution)
-
-
-def _group(socket: Path) -> str:
-    try:
-        return grp.getgrgid(socket.stat().st_gid).gr_name
-    except (OSError, KeyError):
-        return "incus-admin"
 
 
 def _error_text(error: Exception) -> str:

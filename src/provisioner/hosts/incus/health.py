@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
-from provisioner.hosts.incus import api
+from provisioner.hosts.incus import api, machine
 from provisioner.hosts.incus.api import Client, WireError
 from provisioner.hosts.incus.translate import is_root
 from provisioner.values.errors import UnavailableError
@@ -30,12 +31,15 @@ def examine(
     host: str, client: Client, profile: str, pool: Callable[[], str], images: Collection[str]
 ) -> tuple[HostFact, ...]:
     """What was seen; a host that does not answer, or does not let us in, is a fact, too."""
+    here: tuple[HostFact, ...] = ()
+    if not client.endpoint.is_remote:
+        here = tuple(machine.without_incus(host, Path(client.endpoint.address).parent))
     try:
         with api.reachable(client.endpoint):
             seen = tuple(_seen(host, client, profile, pool, images))
     except UnavailableError as error:
-        return (HostAnswers(host, error.message, error.resolution, error.details),)
-    return (HostAnswers(host), *seen)
+        return (HostAnswers(host, error.message, error.resolution, error.details), *here)
+    return (HostAnswers(host), *here, *seen)
 
 
 def _seen(
@@ -49,24 +53,34 @@ def _seen(
     total = int(space.get("total", 0))
     if total:  # not every kind of pool says
         free = total - int(space.get("used", 0))
-        yield StorageRoom(host, pool, "disks", free, total)
+        hint = (
+            f"What takes it: incus storage info {pool}. Delete snapshots that are not needed (provision snapshot "
+            f"--list), or enlarge it: incus storage set {pool} size=<more>GiB"
+        )
+        yield StorageRoom(host, pool, "disks", free, total, enlarge=hint)
     there = {alias["name"] for alias in client.get("images", "aliases", recursion="1")}
     for image in sorted(images):
         hint = client.endpoint.prepare(f" --image {image}")
         yield ImageState(host, image, "there" if image in there else "missing", hint)
-    yield _bridge(host, client, profile)
+    yield from _network(host, client, profile)
 
 
-def _bridge(host: str, client: Client, profile: str) -> BridgeState:
-    """The network that the profile's network card is on, made by Incus or by somebody else."""
+def _network(host: str, client: Client, profile: str) -> Iterator[HostFact]:
+    """The network that the profile's network card is on, made by Incus or by somebody else, and who gets through it."""
     hint = client.endpoint.prepare()
-    devices = client.get("profiles", profile)["devices"].values()
-    card = next((device for device in devices if device.get("type") == "nic"), None)
+    page = client.get("profiles", profile)
+    card = next((device for device in page["devices"].values() if device.get("type") == "nic"), None)
     if card is None:
-        return BridgeState(host, "", f"profile {profile} has no network card", hint)
+        yield BridgeState(host, "", f"profile {profile} has no network card", hint)
+        return
     name = card.get("network") or card.get("parent") or ""
-    is_there = client.find("networks", name) is not None
-    return BridgeState(host, name, "" if is_there else f"there is no bridge {name}", hint)
+    network = client.find("networks", name)
+    yield BridgeState(host, name, "" if network is not None else f"there is no bridge {name}", hint)
+    if network is None or client.endpoint.is_remote:
+        return
+    yield machine.names(host, name, network)
+    yield machine.forwarding(host, name, machine.ruleset())
+    yield machine.proxy(host, profile, page.get("config", {}))
 
 
 # Capacity for a plan: the memory of an Incus, and the pools in which disks are made or enlarged.
