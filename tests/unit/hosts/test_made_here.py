@@ -25,7 +25,8 @@ from provisioner.values.errors import PreflightError, ProviderError
 PLACE = "/nowhere/incus"
 POOL, NETWORK = Thing("pool", "default", PLACE), Thing("network", "incusbr0", PLACE)
 IMAGE = Thing("image", "debian/12", PLACE, "f00d")
-STATE = Thing("folder", PLACE, value=made_here.STATE)
+STATE = Thing("state", PLACE, PLACE)
+SILENT = Thing("state", PLACE, PLACE, made_here.SILENT)
 OURS = frozenset({POOL, NETWORK, IMAGE, STATE, Thing("package", "incus-base"), Thing("member", "penny")})
 USED = ["/1.0/images/f00d", "/1.0/profiles/default", "/1.0/storage-pools/default/volumes/custom/built"]
 SAID: Mapping[str, Any] = {
@@ -66,8 +67,8 @@ HOSTILE = {
     "a way up": [{"kind": "folder", "name": "/var/cache/provisioner/../../home/provisioner/images"}],
     "somebody's file": [{"kind": "file", "name": "/etc/shadow"}],
     "somebody's folder": [{"kind": "folder", "name": "/home/penny/images"}],
-    "a folder of no daemon": [{"kind": "folder", "name": "/usr/lib", "value": "state"}],
-    "the root": [{"kind": "folder", "name": "/", "value": "state"}],
+    "a folder of no daemon": [{"kind": "state", "name": "/usr/lib", "place": "/usr/lib"}],
+    "the root": [{"kind": "state", "name": "/", "place": "/"}],
     "a line elsewhere": [{"kind": "line", "name": "/etc/passwd", "value": "root:x:0:0"}],
     "a group": [{"kind": "group", "name": "sudo"}],
     "a pool of nobody": [{"kind": "pool", "name": "default"}],
@@ -107,7 +108,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    one = Machine(Thing("package", "bash"), Thing("folder", PLACE, value=made_here.STATE))
+    one = Machine(Thing("package", "bash"), STATE)
     monkeypatch.setattr(made_here, "look", one.look)
     return one
 
@@ -127,7 +128,7 @@ def test_what_was_there_before_is_not_ours_and_a_killed_run_forgets_nothing(note
 
 
 def test_things_of_an_incus_that_did_not_answer_before_are_not_ours(note: Path, machine: Machine) -> None:
-    machine.things = {Thing("folder", PLACE, value=made_here.SILENT)}
+    machine.things = {SILENT}
     with noted(Path(PLACE), (), note):
         machine.things = {STATE, POOL, Thing("package", "zstd")}
     assert read_note(note).made == {Thing("package", "zstd")}
@@ -137,7 +138,7 @@ def test_what_was_changed_since_is_left_alone(note: Path, machine: Machine) -> N
     write_note(Note(frozenset({POOL, IMAGE})), note)
     machine.things = {POOL, Thing("image", "debian/12", PLACE, "another")}
     assert made_here.found_here(read_note(note), ()) == {POOL}
-    machine.things |= {Thing("folder", PLACE, value=made_here.SILENT)}
+    machine.things |= {SILENT}
     with pytest.raises(PreflightError, match="it does not answer"):
         made_here.found_here(read_note(note), ())
 
@@ -158,8 +159,8 @@ class Incus:
     ("part", "entry", "words"),
     [
         ("storage-pools", {"name": "default", "used_by": [*USED, "/1.0/instances/web?project=home"]}, "instances/web"),
-        ("storage-pools", {"name": "tank", "used_by": []}, "storage-pools/tank"),
-        ("networks", {"name": "lan0", "managed": True, "used_by": []}, "networks/lan0"),
+        ("storage-pools", {"name": "tank", "used_by": []}, "pool/tank"),
+        ("networks", {"name": "lan0", "managed": True, "used_by": []}, "network/lan0"),
         ("images", "/1.0/images/beef", "images/beef"),
         ("projects", "/1.0/projects/home", "projects/home"),
         ("volumes", {"name": "photos", "config": {}, "used_by": []}, ""),

@@ -14,8 +14,9 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from http.client import HTTPException
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class Thing:
         return f"{KINDS[self.kind]} {self.name}" + (f" of the Incus in {self.place}" if self.place else "")
 
 
+STATE = "state"
+"""The kind of a daemon's own folder, which is its own place, too."""
 KINDS: Mapping[str, str] = {
     "volume": "built volume",
     "device": "device of the default profile:",
@@ -61,9 +64,10 @@ KINDS: Mapping[str, str] = {
     "line": "root's line in",
     "file": "file",
     "folder": "folder",
+    STATE: "folder of Incus",
 }
 """The kinds of things, in the order in which they are removed."""
-OF_INCUS = frozenset({"device", "image", "network", "pool", "setting"})
+OF_INCUS = frozenset({"device", "image", "network", "pool", "setting", STATE})
 GROUP = "incus-admin"
 GROUPS = (GROUP, "incus")
 FILES = (
@@ -121,37 +125,38 @@ def _note_of(content: Mapping[str, Any], status: os.stat_result) -> Note:
 
 
 def _things(entries: Sequence[Mapping[str, Any]]) -> frozenset[Thing]:
+    """Return the things of a note; ``ValueError`` for one that no role of ours makes."""
     found = set()
     for entry in entries:
         thing = Thing(**entry)
-        if not all(isinstance(part, str) for part in astuple(thing)):
+        if set(map(type, astuple(thing))) != {str}:
             raise ValueError("a thing has a part that is no text")
-        if thing.kind not in _REMOVERS or not _NAME.fullmatch(thing.name) or ".." in thing.name.split("/"):
-            raise ValueError(f"{Foreign(thing.kind)} {Foreign(thing.name)} is nothing that host prepare makes")
-        _require_place(thing)
+        _require_ours(thing)
         found.add(thing)
     return frozenset(found)
 
 
-def _require_place(thing: Thing) -> None:
+def _require_ours(thing: Thing) -> None:
     """Raise ``ValueError`` for a file, a folder or an Incus of which our roles know nothing."""
-    path = Path(thing.name)
+    path, kind = Path(thing.name), thing.kind
+    is_plain = bool(_NAME.fullmatch(thing.name)) and os.path.normpath(thing.name) == thing.name
     is_known = {
         "file": thing.name in FILES,
         "line": thing.name in SUBIDS,
         "group": thing.name in GROUPS,
-        "folder": thing.name in FOLDERS or path.parts[-2:] in CACHES or (thing.value in STATES and _may_be_state(path)),
+        "folder": thing.name in FOLDERS or path.parts[-2:] in CACHES,
     }
-    if not is_known.get(thing.kind, True):
-        raise ValueError(f"{Foreign(thing.name)} is none of what host prepare writes")
-    if (thing.kind in OF_INCUS) != bool(thing.place) or not Path(thing.place or "/").is_absolute():
+    is_known[STATE] = is_plain and thing.name == thing.place and _may_be_state(path)
+    if kind not in _REMOVERS or not is_plain or not is_known.get(kind, True):
+        raise ValueError(f"{Foreign(kind)} {Foreign(thing.name)} is nothing that host prepare makes")
+    if (kind in OF_INCUS) != thing.place.startswith("/"):
         raise ValueError(f"{Foreign(thing.place)} is no folder of an Incus")
 
 
 CACHES = (("provisioner", "images"), ("provisioner", "host"), ("provisioner", "packed-modules"))
 """The ends of paths of caches: of images that were built, of the logs of `host prepare`, and of Ansible's modules."""
-STATE, SILENT = STATES = ("state", "silent")
-"""Values of a daemon's own folder; the second one has a database, and its daemon did not answer."""
+SILENT = "silent"
+"""The value of the folder of a daemon that has a database and did not answer."""
 
 
 def _may_be_state(path: Path) -> bool:
@@ -195,13 +200,12 @@ def found_here(note: Note, caches: Sequence[Path]) -> frozenset[Thing]:
             "Unable to tell what host prepare made here: its last run has not ended",
             resolution="Run it once more, so that it ends: sudo provision host prepare",
         )
-    folders = [Path(thing.name) for thing in note.made if thing.value == STATE]
-    folders += [Path(thing.place) for thing in note.made if thing.place]
-    there = look(sorted(set(folders)), caches)
-    silent = sorted(thing.name for thing in there if thing.value == SILENT)
+    places = {thing.place for thing in note.made} - {""}
+    there = look(map(Path, sorted(places)), caches)
+    silent = {thing.name for thing in there if thing.value == SILENT}
     if silent:
         raise PreflightError(
-            f"Unable to tell what is in the Incus in {', '.join(silent)}: it does not answer",
+            f"Unable to tell what is in the Incus in {', '.join(sorted(silent))}: it does not answer",
             resolution="Start it: sudo provision host prepare",
         )
     return note.made & there
@@ -209,12 +213,12 @@ def found_here(note: Note, caches: Sequence[Path]) -> frozenset[Thing]:
 
 def _made(before: frozenset[Thing], after: frozenset[Thing]) -> frozenset[Thing]:
     """Return what is there only afterwards; nothing of an Incus that was there before and did not answer then."""
-    had_names = {(thing.kind, thing.name, thing.place) for thing in before}
-    silent = {thing.name for thing in before if thing.value == SILENT}
+    had = {replace(thing, value="") for thing in before}
+    silent = {thing.place for thing in before if thing.value == SILENT}
     made = set()
-    for thing in after - before:
-        is_new = (thing.kind, thing.name, thing.place) not in had_names
-        if is_new and thing.place not in silent:
+    for thing in after:
+        was_there = replace(thing, value="") in had
+        if not was_there and thing.place not in silent:
             made.add(thing)
     return frozenset(made)
 
@@ -226,47 +230,57 @@ LOOK_TIMEOUT_S = 60
 
 def look(folders: Iterable[Path], caches: Iterable[Path]) -> frozenset[Thing]:
     """Return all that ``host prepare`` could have made: packages, files, lines, members, and what each Incus has."""
-    found = {Thing("package", name) for name in _packages()}
-    found |= {Thing("file", name) for name in FILES if Path(name).exists()}
-    found |= {Thing("folder", str(path)) for path in (*map(Path, FOLDERS), *caches) if path.exists()}
-    for file in SUBIDS:
-        lines = text_of(Path(file)).splitlines() if Path(file).exists() else []
-        found |= {Thing("line", file, value=line) for line in lines if line.startswith("root:")}
     groups = {group.gr_name: group.gr_mem for group in grp.getgrall()}
-    found |= {Thing("group", name) for name in GROUPS if name in groups}
-    found |= {Thing("member", name) for name in groups.get(GROUP, ())}
+    found = _all("package", _packages())
+    found |= _all("file", filter(os.path.exists, FILES))
+    found |= _all("folder", filter(os.path.exists, (*FOLDERS, *map(str, caches))))
+    found |= _all("group", groups.keys() & set(GROUPS))
+    found |= _all("member", groups.get(GROUP, ()))
+    for file in map(Path, filter(os.path.exists, SUBIDS)):
+        lines = re.findall(r"^root:.*$", text_of(file), re.MULTILINE)
+        found.update(Thing("line", str(file), value=line) for line in lines)
     for folder in filter(Path.exists, folders):
         found |= _of_incus(folder)
     return frozenset(found)
 
 
+def _all(kind: str, names: Iterable[str], place: str = "") -> set[Thing]:
+    return {Thing(kind, name, place) for name in names}
+
+
 def _packages() -> set[str]:
     """Return the packages that our roles name or that apt installed for others, without those that people asked for."""
-    if shutil.which("dpkg-query") is None:  # another system, whose owner has installed Incus
+    if shutil.which("apt-mark") is None:  # another system, whose owner has installed Incus
         return set()
-    shown = _run(["dpkg-query", "--show", "--showformat", "${db:Status-Status} ${Package}\n"])
-    installed = {line.removeprefix("installed ") for line in shown.splitlines() if line.startswith("installed ")}
-    automatic = set(_run(["apt-mark", "showauto"]).replace(":", " ").split())
-    return installed & (PACKAGES | automatic)
+    named = set(_run(["apt-mark", "showmanual"]).split()) & PACKAGES
+    return named | set(_run(["apt-mark", "showauto"]).split())
 
 
 def _of_incus(folder: Path) -> set[Thing]:
     """Return the folder, and what the Incus in it has; one that has a database and does not answer is ``SILENT``."""
     client, place = Client(Endpoint(str(folder / "unix.socket"))), str(folder)
     try:
-        found = {Thing("folder", place, value=STATE)}
-        for kind, path in (("pool", "storage-pools"), ("network", "networks")):
-            pages = client.get(path, recursion="1")
-            found |= {Thing(kind, page["name"], place) for page in pages if page.get("managed", True)}
-        for alias in client.get("images", "aliases", recursion="1"):
-            found.add(Thing("image", alias["name"], place, alias["target"]))
-        for name, device in client.get("profiles", "default")["devices"].items():
-            found.add(Thing("device", name, place, json.dumps(device, sort_keys=True)))
+        pools = client.get("storage-pools", recursion="1")
+        networks = client.get("networks", recursion="1")
+        aliases = client.get("images", "aliases", recursion="1")
+        devices = client.get("profiles", "default")["devices"]
         config = client.get()["config"]
-        found |= {Thing("setting", key, place, config[key]) for key in SETTINGS if key in config}
     except (WireError, OSError, HTTPException):
-        return {Thing("folder", place, value=SILENT if (folder / "database").exists() else STATE)}
+        return {Thing(STATE, place, place, SILENT if (folder / "database").exists() else "")}
+    found = _all(STATE, [place], place)
+    found |= _all("pool", map(_NAMED, pools), place)
+    found |= _all("network", map(_NAMED, filter(_MANAGED, networks)), place)
+    for alias in aliases:
+        found.add(Thing("image", alias["name"], place, alias["target"]))
+    for name, device in devices.items():
+        found.add(Thing("device", name, place, json.dumps(device, sort_keys=True)))
+    for key in config.keys() & set(SETTINGS):
+        found.add(Thing("setting", key, place, config[key]))
     return found
+
+
+_NAMED = itemgetter("name")
+_MANAGED = itemgetter("managed")
 
 
 # What is in the way of a removal: things of others in what is ours.
@@ -275,43 +289,53 @@ def _of_incus(folder: Path) -> set[Thing]:
 def require_unused(things: frozenset[Thing]) -> tuple[Thing, ...]:
     """Return the volumes that go with their pools; ``PreflightError`` names what others have in what would go."""
     volumes, others = list[Thing](), list[str]()
-    for place in sorted({thing.place for thing in things if thing.place}):
-        of_place = [thing for thing in things if thing.place == place]
+    for place in sorted({thing.place for thing in things} - {""}):
+        of_place = [thing for thing in things if thing.place in {place, ""}]
         client = Client(Endpoint(f"{place}/unix.socket"))
-        expected = {"/1.0/profiles/default", *(f"/1.0/images/{one.value}" for one in of_place if one.kind == "image")}
-        for pool in (thing.name for thing in of_place if thing.kind == "pool"):
-            built = [Thing("volume", one["name"], place, pool) for one in _built(client, pool)]
-            volumes += built
-            expected |= {f"/1.0/storage-pools/{pool}/volumes/custom/{one.name}" for one in built}
-        others += [path for path in _used(client, of_place) if path.partition("?")[0] not in expected]
+        expected = {"/1.0/profiles/default", "/1.0/projects/default"}
+        for thing in of_place:
+            expected.add(f"/1.0/images/{thing.value}")  # of a pool or a network there is no such image
+            if thing.kind == "pool":
+                built = list(_built(client, thing.name, place))
+                expected |= {f"/1.0/storage-pools/{thing.name}/volumes/custom/{volume.name}" for volume in built}
+                volumes += built
+        used = dict.fromkeys(_used(client, of_place))
+        others += [path for path in used if path.partition("?")[0] not in expected]
     if others:
         raise PreflightError(
             "Unable to remove what host prepare made here: something else is in it",
-            details="\n".join(dict.fromkeys(path.removeprefix("/1.0/") for path in others)),
+            details="\n".join(others).replace("/1.0/", ""),
             resolution="Labs are removed by: provision destroy FILE.yml   What is left, by its owner: incus list --all-"
             "projects; incus image list; incus storage volume list",
         )
     return tuple(volumes)
 
 
-def _built(client: Client, pool: str) -> list[Mapping[str, Any]]:
-    """Return the pool's volumes that hold what provision built or downloaded."""
-    pages = client.get("storage-pools", pool, "volumes", "custom", recursion="1")
-    return [page for page in pages if ARTIFACT in page["config"] and not page["used_by"]]
+def _built(client: Client, pool: str, place: str) -> Iterator[Thing]:
+    """Yield the pool's volumes that hold what provision built or downloaded."""
+    for page in client.get("storage-pools", pool, "volumes", "custom", recursion="1"):
+        if ARTIFACT in page["config"] and not page["used_by"]:
+            yield Thing("volume", page["name"], place, pool)
 
 
 def _used(client: Client, things: Sequence[Thing]) -> Iterator[str]:
     """Yield the paths of all that uses these pools and networks, and of what else is in an Incus that goes whole."""
     there = {(thing.kind, thing.name) for thing in things}
-    for kind, path in (("pool", "storage-pools"), ("network", "networks")):
-        for page in client.get(path, recursion="1"):
+    pages = {"pool": client.get("storage-pools", recursion="1")}
+    pages["network"] = list(filter(_MANAGED, client.get("networks", recursion="1")))
+    for kind, found in pages.items():
+        for page in found:
             if (kind, page["name"]) in there:
                 yield from page["used_by"]
-            elif page.get("managed", True):
-                yield f"/1.0/{path}/{page['name']}"
-    for path in ("images", "profiles", "projects"):
-        names = client.get(path)
-        yield from (name for name in names if name not in {"/1.0/profiles/default", "/1.0/projects/default"})
+            elif IS_WHOLE in there:
+                yield f"/1.0/{kind}/{page['name']}"
+    if IS_WHOLE in there:
+        for path in ("images", "profiles", "projects"):
+            yield from client.get(path)
+
+
+IS_WHOLE = ("package", "incus-base")
+"""The package without which there is no Incus any more."""
 
 
 # The removal itself.
@@ -334,28 +358,22 @@ def require_packages_alone(things: Iterable[Thing]) -> None:
 
 
 def listed(things: Iterable[Thing]) -> Iterator[str]:
-    """Yield a line for the things of each kind and Incus, in the order in which they are removed."""
-    groups: dict[tuple[int, str], list[Thing]] = {}
-    order = list(KINDS)
+    """Yield a line for the things of each kind, in the order in which they are removed."""
+    names: dict[str, list[str]] = {KINDS[kind]: [] for kind in KINDS}
     for thing in sorted(things):
-        groups.setdefault((order.index(thing.kind), thing.place), []).append(thing)
-    for (kind, place), group in sorted(groups.items()):
-        where = f" (of the Incus in {place})" if place else ""
-        yield f"{KINDS[order[kind]]} {', '.join(thing.name for thing in group)}{where}"
+        names[KINDS[thing.kind]].append(thing.name)
+    for kind, found in names.items():
+        if found:
+            yield f"{kind} {', '.join(found)}"
 
 
 def require_no_other_daemon(things: Iterable[Thing]) -> None:
     """Raise ``PreflightError`` where an Incus that nobody noted runs by the packages that would go."""
     names = {thing.name for thing in things}
-    if "incus-base" not in names:
+    if IS_WHOLE[1] not in names:
         return
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            program = str((process / "exe").readlink())
-            variables = (process / "environ").read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it ended meanwhile
-            continue
-        folder = dict(one.partition("=")[::2] for one in variables).get("INCUS_DIR", DEFAULT_FOLDER)
+        program, folder = _program_and_folder(process)
         if program == DAEMON and folder not in names:
             raise PreflightError(
                 f"Unable to remove the packages of Incus: the Incus in {folder} runs by them, and is not ours",
@@ -363,10 +381,23 @@ def require_no_other_daemon(things: Iterable[Thing]) -> None:
             )
 
 
+def _program_and_folder(process: Path) -> tuple[str, str]:
+    """Return the program of a process, and the folder in which it would look for the state of an Incus."""
+    try:
+        program = str((process / "exe").readlink())
+        variables = (process / "environ").read_bytes().decode(errors="replace")
+    except OSError:  # it ended meanwhile, or is a thread of the kernel
+        return "", ""
+    found = re.search(r"(?:^|\0)INCUS_DIR=([^\0]*)", variables)
+    return program, found[1] if found else DEFAULT_FOLDER
+
+
+DAEMON = "/usr/libexec/incus/incusd"
 SYSTEMD = Path("/run/systemd/system")
 UNITS = ("incus*.socket", "incus*.service")
 """Patterns: of a unit that is not there nothing is said."""
-DAEMON, LXCFS = "/usr/libexec/incus/incusd", "/usr/bin/lxcfs"
+PROGRAMS = {"lxcfs": "/usr/bin/lxcfs"}
+"""Names of files with numbers of processes, which are the daemon's where they are none of these."""
 
 
 def remove(things: Iterable[Thing], volumes: Iterable[Thing], file: Path) -> Iterator[str]:
@@ -385,19 +416,14 @@ def remove(things: Iterable[Thing], volumes: Iterable[Thing], file: Path) -> Ite
         file.parent.rmdir()
 
 
-def _each(*command: str) -> Callable[[Sequence[Thing]], None]:
-    """Return what runs a command for each thing, whose name is its last argument."""
+def _each(*command: str, last: tuple[str, ...] = ()) -> Callable[[Sequence[Thing]], None]:
+    """Return what runs a command for each thing, whose name is an argument before the last ones."""
 
     def removed(things: Sequence[Thing]) -> None:
         for thing in things:
-            _run([*command, thing.name], place=thing.place)
+            _run([*command, thing.name, *last], place=thing.place)
 
     return removed
-
-
-def _leave_group(things: Sequence[Thing]) -> None:
-    for thing in things:
-        _run(["gpasswd", "--delete", thing.name, GROUP])
 
 
 def _purge(things: Sequence[Thing]) -> None:
@@ -405,8 +431,9 @@ def _purge(things: Sequence[Thing]) -> None:
 
     A socket's unit that ran on without its file would keep a later Incus from being reached.
     """
-    for pid_file in sorted(Path("/run/provisioner").glob("*.pid")):
-        program = LXCFS if pid_file.stem == "lxcfs" else DAEMON
+    run = Path("/run/provisioner")
+    for pid_file in sorted(run.glob("*.pid")):
+        program = PROGRAMS.get(pid_file.stem, DAEMON)
         options = ["--stop", "--oknodo", "--retry", "60", "--pidfile", str(pid_file), "--exec", program]
         _run(["start-stop-daemon", *options])
     if SYSTEMD.is_dir():
@@ -426,8 +453,8 @@ def _remove_folders(things: Sequence[Thing]) -> None:
 def _remove_lines(things: Sequence[Thing]) -> None:
     for thing in things:
         file = Path(thing.name)
-        lines = text_of(file).splitlines(keepends=True)
-        file.write_text("".join(line for line in lines if line.rstrip("\n") != thing.value), encoding="utf-8")
+        without = re.sub(rf"^{re.escape(thing.value)}\n", "", text_of(file), flags=re.MULTILINE)
+        file.write_text(without, encoding="utf-8")
 
 
 _REMOVERS: Mapping[str, Callable[[Sequence[Thing]], None]] = {
@@ -436,12 +463,13 @@ _REMOVERS: Mapping[str, Callable[[Sequence[Thing]], None]] = {
     "network": _each("incus", "network", "delete"),
     "pool": _each("incus", "storage", "delete"),
     "setting": _each("incus", "config", "unset"),
-    "member": _leave_group,
+    "member": _each("gpasswd", "--delete", last=(GROUP,)),
     "package": _purge,
     "group": _each("groupdel", "--"),
     "line": _remove_lines,
     "file": _each("rm", "--force", "--"),
     "folder": _remove_folders,
+    STATE: _remove_folders,
 }
 
 
