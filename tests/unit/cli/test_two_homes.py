@@ -197,7 +197,7 @@ def test_the_file_alone_tells_what_is_exposed_and_for_whom(world: World, pve1: F
 
 def test_the_example_is_valid(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PVE1_TOKEN", "ENGINE_KEY", "MASTER_KEY", "PENNY_RDP"):
-        monkeypatch.setenv(f"PROVISION_SECRET_{name}", "sk-x")
+        monkeypatch.setenv(f"PROVISION_SECRET_{name}", "sk-x-canary")
     Path("two-homes.yml").write_bytes((paths.playbooks().parent / "examples/two-homes.yml").read_bytes())
     assert world.command("validate", "two-homes.yml").code == 0
 
