@@ -102,11 +102,10 @@ class Shared:
         file = folder / "homelab.yml"
         file.write_text(FILE.format(lab=lab, host=host), encoding="utf-8")
         command = (sys.executable, "-c", RUN, str(file), self.digest)
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        with killed_at_end(process):
+        pipe, both = subprocess.PIPE, subprocess.STDOUT
+        with killed_at_end(
+            subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=both, text=True, start_new_session=True)
+        ) as process:
             started = Run(process, [])
             started.until("ready")
             yield started
