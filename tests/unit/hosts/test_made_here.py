@@ -21,6 +21,7 @@ from provisioner.hosts.incus.made_here import Note, Thing, noted, read_note, wri
 from provisioner.hosts.incus.translate import ARTIFACT
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError, ProviderError
+from tests.processes import killed_at_end
 
 PLACE = "/nowhere/incus"
 POOL, NETWORK = Thing("pool", "default", PLACE), Thing("network", "incusbr0", PLACE)
@@ -246,13 +247,11 @@ def test_packages_that_others_need_are_not_removed(monkeypatch: pytest.MonkeyPat
 def test_packages_by_which_another_incus_runs_are_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_here, "DAEMON", str(Path(sys.executable).resolve()))
     environment = {"INCUS_DIR": "/elsewhere"}
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment) as daemon:
-        try:
-            with pytest.raises(PreflightError, match="Unable to remove the packages of Incus: the Incus in"):
-                made_here.require_no_other_daemon(OURS)
-            made_here.require_no_other_daemon([POOL])
-        finally:
-            daemon.kill()
+    daemon = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment)
+    with killed_at_end(daemon):
+        with pytest.raises(PreflightError, match="Unable to remove the packages of Incus: the Incus in"):
+            made_here.require_no_other_daemon(OURS)
+        made_here.require_no_other_daemon([POOL])
 
 
 def test_a_line_is_taken_out_and_no_other(tmp_path: Path) -> None:
