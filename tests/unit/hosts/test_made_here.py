@@ -247,8 +247,8 @@ def test_packages_that_others_need_are_not_removed(monkeypatch: pytest.MonkeyPat
 def test_packages_by_which_another_incus_runs_are_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_here, "DAEMON", str(Path(sys.executable).resolve()))
     environment = {"INCUS_DIR": "/elsewhere"}
-    daemon = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment)
-    with killed_at_end(daemon):
+    waits = [sys.executable, "-c", "input()"]
+    with killed_at_end(subprocess.Popen(waits, stdin=subprocess.PIPE, env=environment)):
         with pytest.raises(PreflightError, match="Unable to remove the packages of Incus: the Incus in"):
             made_here.require_no_other_daemon(OURS)
         made_here.require_no_other_daemon([POOL])
