@@ -1,4 +1,4 @@
-"""The verbs ``host prepare`` and ``host remove``: a machine is made ready for containers, and as it was before."""
+"""The verb ``host prepare``: this machine, a node of Proxmox VE, or an Incus elsewhere is made ready."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from provisioner.cli.confirm import require_yes
 from provisioner.cli.options import Words, complete_host_names, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.labfile.hosts import ProxmoxHost
@@ -37,7 +36,7 @@ PROXMOX = Path("/usr/bin/pct")
 
 @click.group()
 def host() -> None:
-    """Prepare the machine that containers live on, or take that back."""
+    """Prepare the machine that containers live on."""
 
 
 @host.command()
@@ -88,7 +87,7 @@ def prepare(
 
 
 def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any]) -> int:
-    if not is_root():
+    if os.geteuid() != 0:
         raise PreflightError(
             "Unable to prepare this machine: it takes root",
             resolution="Run: sudo provision host prepare --user $USER",
@@ -96,7 +95,6 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
     from functools import partial
     from time import monotonic
 
-    from provisioner.hosts.incus import made_here
     from provisioner.reconcile import prepare
     from provisioner.reconcile.runner import TaskEvent
     from provisioner.values import paths
@@ -105,7 +103,6 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
         if event.status == "start":
             session.console.emit(ApplyProgress(TARGET, event.task))
 
-    given["dir"] = given["dir"] or os.environ.get("INCUS_DIR")  # as Incus' own client finds its daemon
     if gpu:
         prepare.require_cards(cards_here())
     run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
@@ -114,11 +111,10 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
         steps.insert(0, partial(prepare.prepare_host, _variables(given, paths.cache()), run_playbook))
     started, changed = monotonic(), 0
     session.console.emit(ApplyStart(TARGET, ACTION))
-    with made_here.noted(Path(given["dir"] or made_here.DEFAULT_FOLDER), caches(), NOTE):
-        for step in steps:
-            result = step()
-            result.raise_for_failure("prepare this machine")
-            changed += sum(result.changed.values())
+    for step in steps:
+        result = step()
+        result.raise_for_failure("prepare this machine")
+        changed += sum(result.changed.values())
     session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
     outcome = "This machine is ready." if changed else "This machine was ready: nothing was changed."
     session.console.say(outcome)
@@ -139,81 +135,11 @@ def cards_here() -> tuple[Card, ...]:
 
 def _variables(given: dict[str, Any], cache: Path) -> dict[str, Any]:
     """The variables of role ``incus_host`` that follow from the options and the environment."""
+    given["dir"] = given["dir"] or os.environ.get("INCUS_DIR")  # as Incus' own client finds its daemon
     given["users"] = given["users"] or tuple(filter(None, [os.environ.get("SUDO_USER")]))
     given["image_cache"] = str(cache / "images")
     said = {f"incus_host_{name}": value for name, value in given.items() if value}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
-
-
-# `host remove`: what `host prepare` noted that it made, and nothing else.
-
-NOTE = Path("/var/lib/provisioner/host.json")
-
-
-def is_root() -> bool:
-    """Tell whether packages and settings of this machine may be changed."""
-    return os.geteuid() == 0
-
-
-def caches() -> tuple[Path, ...]:
-    """The folders of this user's cache that ``host prepare`` fills."""
-    from provisioner.hosts.incus import made_here
-    from provisioner.values import paths
-
-    return tuple(paths.cache() / name for _, name in made_here.CACHES)
-
-
-@host.command()
-@verb
-@option("-y", "--yes", is_flag=True, help="Remove without asking.")
-@lab_words(names=True, shape="[FILE HOST]", complete=complete_host_names)
-def remove(session: Session, words: Words, *, yes: bool) -> int:
-    """Remove what host prepare made on this machine, and noted: what was there before it stays. Needs root.
-
-    Lists everything before it asks. Where something of others is in what would go (containers, images, volumes), it
-    removes nothing and names that. Labs are removed by the verb destroy, before.
-
-    With FILE HOST, a Proxmox node of that file: prints what to type there, and does nothing.
-    """
-    if words.names:
-        return _remove_named(session, words)
-    if not is_root():
-        raise PreflightError(
-            "Unable to remove anything from this machine: it takes root", resolution="Run: sudo provision host remove"
-        )
-    from provisioner.hosts.incus import made_here
-
-    there = made_here.found_here(made_here.read_note(NOTE), caches())
-    if not there:
-        session.console.say("Nothing to remove: host prepare has noted nothing here that is still there.")
-        return ExitCode.DONE
-    volumes = made_here.require_unused(there)
-    made_here.require_no_other_daemon(there)
-    made_here.require_packages_alone(there)
-    told = "\n".join(
-        ["This will be removed, with all that is in it:", *(f"  {one}" for one in (*volumes, *sorted(there)))]
-    )
-    if yes:
-        session.console.say(told)
-    else:
-        require_yes(session.console, told, "Not removed")
-    for words_said in made_here.remove(there, volumes, NOTE):
-        session.console.emit(ApplyProgress(TARGET, f"removed {words_said}"))
-    session.console.say("Removed. Limits of the kernel that were raised are as before when the machine starts anew.")
-    return ExitCode.DONE
-
-
-def _remove_named(session: Session, words: Words) -> int:
-    """Print what takes back on a node what was made there; other labs may use the user and the roles, too."""
-    from provisioner.hosts.proxmox import prepare_for_lab
-
-    way = _way(session, words)
-    typed = prepare_for_lab.commands_back(way)
-    nothing = f"Nothing is to be typed on the node: {way.page.user} was there before."
-    warning = "Other labs may use the same user and roles there: type no more than you know to be unused."
-    session.console.result("\n".join(typed) or nothing, host=way.name, commands=typed)
-    session.console.emit(Diagnostic("note", warning))
-    return ExitCode.DONE
 
 
 # `host prepare FILE HOST`: a node of Proxmox VE is made ready for the lab of a file, or the commands are printed.

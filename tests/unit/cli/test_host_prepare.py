@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from provisioner.cli.app import run
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.gpus.cards import Card
-from provisioner.hosts.incus import made_here
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 
 CARD = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 3060", "nvidia")
@@ -43,9 +43,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     """This machine, as root; no Proxmox node."""
-    monkeypatch.setattr(host, "is_root", lambda: True)
-    monkeypatch.setattr(host, "NOTE", tmp_path / "host.json")
-    monkeypatch.setattr(made_here, "look", lambda _folders, _caches: frozenset())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(host, "PROXMOX", tmp_path / "pct")
     monkeypatch.setattr(host, "cards_here", lambda: (CARD,))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -98,5 +96,5 @@ def test_a_machine_without_a_card_that_can_compute_is_refused_before_anything_is
 
 
 def test_without_root_nothing_is_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "is_root", lambda: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert (machine.prepare("--gpu"), machine.played) == (4, [])

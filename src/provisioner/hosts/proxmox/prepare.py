@@ -93,25 +93,6 @@ def grant_commands(access: Access, need: Need) -> list[str]:
     return [step.command for step in _lacking_steps(access, need, {}, set(), set())] + token
 
 
-_UNDONE = (
-    (r"pveum acl modify (.*)", r"pveum acl delete \1"),
-    (r"pveum user add (\S+) .*", r"pveum user delete \1"),
-    (r"pveum role add (\S+) .*", r"pveum role delete \1"),
-    (r"pveum user token add (\S+) (\S+) .*", r"pveum user token delete \1 \2"),
-)
-"""What makes something on a node, and what takes it back."""
-
-
-def removal_commands(access: Access, need: Need) -> list[str]:
-    """All that a person types on a node to take back what ``grant_commands`` make, the last made first."""
-    undone = []
-    for command in reversed(grant_commands(access, need)):
-        for made, takes_back in _UNDONE:
-            if re.fullmatch(made, command):
-                undone.append(re.sub(made, takes_back, command))
-    return undone
-
-
 class NodeToPrepare:
     """A node, asked over ssh as root."""
 

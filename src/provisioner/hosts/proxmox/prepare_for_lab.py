@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 
 from provisioner.hosts.proxmox import ProxmoxProvider, ssh
 from provisioner.hosts.proxmox.access import ROOT, Access
-from provisioner.hosts.proxmox.prepare import (
-    TAKEN_STORAGES,
-    Need,
-    NodeToPrepare,
-    grant_commands,
-    removal_commands,
-    zone_in_shell,
-)
+from provisioner.hosts.proxmox.prepare import TAKEN_STORAGES, Need, NodeToPrepare, grant_commands, zone_in_shell
 from provisioner.lab import images_by_host
 from provisioner.lab.opening import Lab
 from provisioner.labfile.hosts import ProxmoxHost
@@ -48,12 +41,6 @@ def commands(way: Way) -> list[str]:
     _require_login(way)
     need = _need(way, TAKEN_STORAGES)
     return grant_commands(way.access, replace(need, zones={name: zone_in_shell(name) for name in need.bridges}))
-
-
-def commands_back(way: Way) -> list[str]:
-    """What a person types on the node as root to take back what was made there, but for the templates."""
-    _require_login(way)
-    return removal_commands(way.access, _need(way, TAKEN_STORAGES))
 
 
 def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: Say) -> int:
