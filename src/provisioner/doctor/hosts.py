@@ -159,6 +159,7 @@ way_out() {
   address=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2> /dev/null | grep -v '^ *#' |
     grep -oE 'https?://[A-Za-z0-9.-]+(:[0-9]+)?' | head -n 1)
   if [ -z "$address" ] || apt-config dump | grep -qiE '^Acquire::https?::Proxy "'; then return; fi
+  if [ -n "${http_proxy-}${https_proxy-}" ]; then return; fi
   case $address in https*) port=443 ;; *) port=80 ;; esac
   server=${address#*//}
   name=${server%:*}

@@ -25,12 +25,13 @@ from typing import Protocol, Self
 from provisioner.hosts.base import Provider
 from provisioner.reconcile import volumes
 from provisioner.reconcile.inventory import render_builders
-from provisioner.reconcile.lock import Lease
+from provisioner.reconcile.lock import HeldError, Lease
 from provisioner.reconcile.runner import PlaybookResult, TaskEvent
 from provisioner.serving.engine_memory import keep_program
 from provisioner.values import paths
-from provisioner.values.errors import LockedError, ProviderError, ProvisionError
+from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
+from provisioner.values.limits import LONGEST_S
 from provisioner.values.plain_data import Foreign
 from provisioner.values.state import Artifact, Device, Instance, InstanceKind, Secret, secrets_of
 
@@ -123,7 +124,9 @@ class _Turns:
             say = partial(self._wait, artifact)
             try:
                 lease = volumes.locked(self.providers[artifact.host], self.lab, "build", artifact.volume, say)
-            except LockedError as error:
+            except HeldError as error:
+                if monotonic() - self.began > LONGEST_S:
+                    raise
                 self._wait(artifact, volumes.maker(error.written))
                 continue
             self.leases[artifact.builder] = lease
@@ -177,6 +180,7 @@ def _import(artifact: Artifact, file: Path, turns: _Turns) -> None:
     turns.emit(ApplyStart(artifact.name, "import"))
     started = monotonic()
     try:
+        turns.leases[artifact.builder].check()
         remove_left(artifact, turns.providers[artifact.host])
         turns.providers[artifact.host].volumes.import_from(artifact.volume, artifact.digest, file)
     except ProvisionError as error:
@@ -271,8 +275,8 @@ class _Build:
     def _finish(self, artifact: Artifact) -> None:
         provider = self._provider(artifact)
         with self._own_failure(artifact):
-            self.turns.leases[artifact.builder].check()
             provider.stop(self._builder(artifact))
+            self.turns.leases[artifact.builder].check()
             provider.volumes.mark_ready(artifact.volume)
             self.made.add(artifact.builder)
             self.turns.give_up(artifact)

@@ -131,7 +131,15 @@ def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def _refused(terms: Terms, provider: Provider, other: Mapping[str, str]) -> LockedError:
+class HeldError(LockedError):
+    """Another run holds the lock; ``written`` is what stands on it."""
+
+    def __init__(self, refusal: LockedError, written: Mapping[str, str]) -> None:
+        super().__init__(refusal.message, details=refusal.details, resolution=refusal.resolution)
+        self.written = written
+
+
+def _refused(terms: Terms, provider: Provider, other: Mapping[str, str]) -> HeldError:
     who = other.get("holder") or "a run that does not say who it is"
     since = f" since {other['since']}" if other.get("since") else ""
     refusal = terms.refusal(
@@ -140,8 +148,7 @@ def _refused(terms: Terms, provider: Provider, other: Mapping[str, str]) -> Lock
         "Wait until it has ended. A dead run's lock is taken over by itself: at once on its own machine, "
         f"from another one after {terms.patience_on(provider):.0f} s.",
     )
-    refusal.written = other
-    return refusal
+    return HeldError(refusal, other)
 
 
 @dataclass(slots=True)

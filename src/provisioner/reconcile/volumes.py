@@ -33,7 +33,7 @@ class VolumeTerms(Terms):
 
     @property
     def prefix(self) -> str:
-        """The beginning of the names of the volume's locks; Incus allows no name as long as a volume's may be."""
+        """The beginning of the names of the volume's locks; a host allows no name as long as a volume's may be."""
         digest = sha256(f"{self.store}/{self.volume}".encode()).hexdigest()
         return f"{LOCKS}{digest[:16]}-"
 

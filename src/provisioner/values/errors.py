@@ -17,9 +17,8 @@ Only ``cli`` catches ``ProvisionError``; every other layer raises it or lets it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -93,10 +92,9 @@ class VerificationError(ProvisionError):
 
 
 class LockedError(ProvisionError):
-    """Another run holds the lock; ``written`` is what stands on it."""
+    """Another run holds the lab's lock."""
 
     exit_code = ExitCode.LOCKED
-    written: Mapping[str, str] = MappingProxyType({})
 
 
 class ProviderError(ProvisionError):

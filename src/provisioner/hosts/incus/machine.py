@@ -148,9 +148,12 @@ def ruleset() -> str | None:
     nft = shutil.which("nft", path=PATHS)
     if nft is None:
         return None
-    done = subprocess.run(
-        [nft, "--json", "list", "ruleset"], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S, check=False
-    )
+    try:
+        done = subprocess.run(
+            [nft, "--json", "list", "ruleset"], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:  # lists of a million addresses
+        return None
     return done.stdout if done.returncode == 0 else None
 
 
@@ -161,28 +164,38 @@ def forwarding(host: str, bridge: str, rules: str | None) -> MachineState:
         return MachineState(host, "firewall", f"not known: {docker}root may read them: sudo provision doctor")
     entries = json_value(rules.encode())["nftables"]
     chains = {entry["chain"]["name"] for entry in entries if "chain" in entry}
-    chain = DOCKER_CHAIN if DOCKER_CHAIN in chains else "FORWARD"
-    whose = "Docker's rules drop" if chain == DOCKER_CHAIN else "the rules of this machine drop"
+    family, table, chain = _dropping(entries, bridge) or ("", "", "")
+    whose, insert, back = "the rules of this machine drop", "nft insert rule", "ct state related,established accept"
+    cure = f"{insert} {family} {table} {chain} iifname {bridge} accept && sudo {insert} {family} {table} {chain} "
+    cure += f"oifname {bridge} {back}"
+    if (family, chain) == ("ip", "FORWARD"):
+        first = DOCKER_CHAIN if DOCKER_CHAIN in chains else chain
+        whose = "Docker's rules drop" if first == DOCKER_CHAIN else whose
+        cure = f"iptables -I {first} -i {bridge} -j ACCEPT && sudo iptables -I {first} -o {bridge} -m conntrack "
+        cure += "--ctstate RELATED,ESTABLISHED -j ACCEPT"
     problem = (
-        f"{whose} what containers send through {bridge}: chain FORWARD has the policy drop, and lets nothing through"
+        f"{whose} what containers send through {bridge}: chain {chain} has the policy drop, and lets nothing through"
     )
     return MachineState(
         host,
         "firewall",
         f"no policy drops what containers send through {bridge}",
-        problem if _drops(entries, bridge) else "",
-        f"Run: sudo iptables -I {chain} -i {bridge} -j ACCEPT && sudo iptables -I {chain} -o {bridge} -m conntrack "
-        "--ctstate RELATED,ESTABLISHED -j ACCEPT; have it run at each start (a unit, or netfilter-persistent)",
+        problem if chain else "",
+        f"Run: sudo {cure}; have it run at each start (a unit, or netfilter-persistent)",
     )
 
 
-def _drops(entries: list[Mapping[str, Any]], bridge: str) -> bool:
-    """Tell whether a chain of forwarding drops what it does not accept, and accepts nothing that the bridge brings."""
+FAMILIES = frozenset({"ip", "inet"})
+"""Those of IPv4: a bridge need not have IPv6, and by IPv4 alone packages are fetched."""
+
+
+def _dropping(entries: list[Mapping[str, Any]], bridge: str) -> tuple[str, str, str] | None:
+    """Return the chain of forwarding that drops what it does not accept, and accepts nothing that the bridge brings."""
     dropping = list[tuple[str, str, str]]()
     rules: dict[tuple[str, str, str], list[list[Mapping[str, Any]]]] = {}
     for entry in entries:
         chain, rule = entry.get("chain", {}), entry.get("rule", {})
-        if (chain.get("hook"), chain.get("policy")) == ("forward", "drop"):
+        if (chain.get("hook"), chain.get("policy")) == ("forward", "drop") and chain["family"] in FAMILIES:
             dropping.append((chain["family"], chain["table"], chain["name"]))
         if rule:
             rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule["expr"])
@@ -193,8 +206,8 @@ def _drops(entries: list[Mapping[str, Any]], bridge: str) -> bool:
                 accepted |= _accepts(parts, bridge)
                 reached += [target for target in _targets(parts) if target not in reached]
         if not accepted:
-            return True
-    return False
+            return family, table, first
+    return None
 
 
 def _targets(parts: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -205,21 +218,25 @@ def _targets(parts: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _accepts(parts: list[Mapping[str, Any]], bridge: str) -> bool:
-    """Tell whether the rule accepts new connections of any kind that come in by the bridge, from whatever address."""
+    """Tell whether the rule may accept new connections of any kind that come in by the bridge."""
     for part in parts:
-        match = part.get("match", {})
-        left = match.get("left", {})
-        if "xt" in part or (match and not _is_of(bridge, left, match)):
+        if "xt" in part or ("match" in part and not _leaves_in(bridge, part["match"])):
             return False
-    return any("accept" in part for part in parts)
+    return any("accept" in part or "vmap" in part for part in parts)
 
 
-def _is_of(bridge: str, left: Mapping[str, Any], match: Mapping[str, Any]) -> bool:
-    """Tell whether a match of a rule leaves what comes in by the bridge in; of addresses that is taken for granted."""
-    if left.get("payload", {}).get("field") in {"saddr", "daddr"}:
-        return True
-    is_device = left.get("meta", {}).get("key") == "iifname" and match["op"] == "=="
-    return is_device and fnmatchcase(bridge, str(match["right"]))
+def _leaves_in(bridge: str, match: Mapping[str, Any]) -> bool:
+    """Tell whether a match leaves what the bridge brings in; those of ports and of a connection's state leave a part.
+
+    Of addresses, and of where packets go to, it is taken for granted but for Docker's own device.
+    """
+    left, right = match["left"], match["right"]
+    key = left.get("meta", {}).get("key", left.get("payload", {}).get("field"))
+    if key in {"iif", "iifname"}:
+        names = right["set"] if isinstance(right, dict) else [right]
+        is_named = any(fnmatchcase(bridge, str(name)) for name in names)
+        return is_named is (match["op"] != "!=")
+    return key in {"saddr", "daddr"} or (key in {"oif", "oifname"} and right != DOCKER_DEVICE.name)
 
 
 DNS_PORT = 53
