@@ -57,12 +57,12 @@ def refused(roles: Path, options: str) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("context: -5", "6: containers.a.services.whisper.context: -5 is too small. Write 0 or more."),
-        ("beam: 9", "6: containers.a.services.whisper.beam: 9 is too large. Write 8 or less."),
-        ("speed: 0.25", "6: containers.a.services.whisper.speed: 0.25 is too small. Write 0.5 or more."),
-        ("languages: [de, DE]", '6: containers.a.services.whisper.languages[1]: "DE" must be two small letters'),
-        ('languages: ["de\\n"]', '6: containers.a.services.whisper.languages[0]: "de\n" must be two small letters'),
-        ("weights: [0.5, 1.5]", "6: containers.a.services.whisper.weights[1]: 1.5 is too large. Write 1 or less."),
+        ("context: -5", "6:9: containers.a.services.whisper.context: -5 is too small. Write 0 or more."),
+        ("beam: 9", "6:9: containers.a.services.whisper.beam: 9 is too large. Write 8 or less."),
+        ("speed: 0.25", "6:9: containers.a.services.whisper.speed: 0.25 is too small. Write 0.5 or more."),
+        ("languages: [de, DE]", '6:25: containers.a.services.whisper.languages[1]: "DE" must be two small letters'),
+        ('languages: ["de\\n"]', '6:21: containers.a.services.whisper.languages[0]: "de\n" must be two small letters'),
+        ("weights: [0.5, 1.5]", "6:24: containers.a.services.whisper.weights[1]: 1.5 is too large. Write 1 or less."),
     ],
 )
 def test_what_is_beyond_a_limit_of_the_page_is_refused_with_its_line(roles: Path, options: str, said: str) -> None:

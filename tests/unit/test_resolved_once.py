@@ -75,7 +75,9 @@ def test_a_command_resolves_the_quickstart_lab_once(world: World, verb: str) -> 
 
 @pytest.mark.parametrize("verb", ["up", "plan", "status"])
 def test_with_a_card_it_is_resolved_twice_more(world: World, quickstart: Path, verb: str) -> None:
-    quickstart.write_text(quickstart.read_text().replace("  llama:\n", "  llama:\n    gpu: any\n"), encoding="utf-8")
+    quickstart.write_text(
+        quickstart.read_text().replace("  homelab-llama:\n", "  homelab-llama:\n    gpu: any\n"), encoding="utf-8"
+    )
     assert world.command("up", "--yes").code == 0
     assert counts_of(world, verb) == {"resolve": 3, "hosts_of": 3, "choose_cards": 1}
 

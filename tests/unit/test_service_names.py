@@ -30,6 +30,10 @@ ALLOWED = {
     ("labfile/starter.py", "llama_cpp"): "the file that `init` writes is an example",
     ("suggest/text.py", "llama_cpp"): "what is suggested is written for the one engine that is looked at",
     ("labfile/starter.py", "litellm"): "ditto",
+    **{
+        ("labfile/advice.py", role): "what people write who mean that service, or whose files they have"
+        for role in ("desktop", "kokoro", "litellm", "llama_cpp", "tabbyapi")
+    },
 }
 """Where a name may stand in code, and why."""
 

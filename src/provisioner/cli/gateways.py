@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -190,9 +191,9 @@ def next_command(lab: Lab, endpoint: Endpoint) -> str:
     """The command that opens a page or a desktop, or says what clients of an API need; empty for other APIs."""
     file = () if str(lab.loaded.path) == DEFAULT_FILE else (str(lab.loaded.path),)
     if endpoint.kind != "api":
-        return " ".join(("provision open", *file, endpoint.service.container))
+        return shlex.join(("provision", "open", *file, str(endpoint.service.address)))
     speaks = endpoint.service.page.protocol in (ENGINE_PROTOCOL, SPEECH_PROTOCOL)
-    return " ".join(("provision show --client openai", *file)) if speaks else ""
+    return shlex.join(("provision", "show", "--client", "openai", *file)) if speaks else ""
 
 
 def _sign_in(shown: Shown) -> str:

@@ -9,7 +9,8 @@ import click
 from provisioner.cli.confirm import DECLINED, confirm_plan
 from provisioner.cli.options import Words, lab_words, option, verb, wishes
 from provisioner.cli.session import Session
-from provisioner.values.errors import ExitCode
+from provisioner.values.errors import ExitCode, ProvisionError
+from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:  # the plan is made when a verb touches the world
     from provisioner.values.plan import Wishes
@@ -37,5 +38,10 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
     outcome = bring_up(lab, effects, wishes, How(full=full, rollback=not no_rollback))
     if not outcome.applied:
         return session.console.fail(DECLINED)
-    say_endpoints(session, lab, asked_addresses(lab, effects.providers, words.names), words.names)
+    try:
+        addresses = asked_addresses(lab, effects.providers, words.names)
+    except ProvisionError as error:  # what was done is done, and proved
+        session.console.emit(Diagnostic("warning", "Unable to say where to go", error.message))
+        return ExitCode.DONE
+    say_endpoints(session, lab, addresses, words.names)
     return ExitCode.DONE

@@ -275,9 +275,12 @@ def _user(name: str) -> list[Any] | None:
 
 def _password(name: str, salt: str) -> str:
     """Return a digest of the hash of an account's password, or of its absence."""
-    with open(SHADOW, encoding="utf-8", errors="replace") as file:
-        fields = (line.split(":") for line in file)
-        hashes = {account: hashed for account, hashed, *_ in fields}
+    hashes = {}
+    if os.path.exists(SHADOW):
+        with open(SHADOW, encoding="utf-8", errors="replace") as file:
+            for line in file:  # others than accounts' may stand there, which libc passes over
+                account, _, rest = line.partition(":")
+                hashes[account] = rest.partition(":")[0]
     return keyed_digest(salt, canonical(hashes.get(name)))
 
 

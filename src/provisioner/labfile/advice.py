@@ -75,13 +75,13 @@ _OTHER_KEYS = {
     **dict.fromkeys(("version", "kind"), "leave it out: a lab's file has no version"),
 }
 """By a key of a container or of the file that there is not, what people meant by it."""
-MISSING = {
-    "name": "begin with `name: homelab`",
-    "containers": "add `containers:`, and below it a name and what is in it",
-    "source": 'add source: "hf:ORG/REPO:QUANT", or another one of docs/models.md',
-    "user": 'add user: NAME, such as "root@pam" of a Proxmox host',
+MISSING: Mapping[tuple[object, object], str] = {
+    ("", "name"): "begin with `name: homelab`",
+    ("", "containers"): "add `containers:`, and below it a name and what is in it",
+    ("models", "source"): 'add source: "hf:ORG/REPO:QUANT", or another one of docs/models.md',
+    ("hosts", "user"): 'add user: NAME, such as "root@pam"',
 }
-"""What to write for a key of the file that is missing."""
+"""What to write for a key that is missing, by the part of the file that it is in; "" is the file's top."""
 _BY_PART = {
     "Secret": "write `!secret NAME`",
     "Model": 'write { source: "hf:ORG/REPO:QUANT" }, or another source of docs/models.md',
@@ -199,6 +199,10 @@ def secret_reference(path: KeyPath, value: str) -> list[Problem]:
     ]
 
 
+OF_A_CONTAINER = 3
+"""Parts of the path of a container's key: containers, its name, and the key."""
+
+
 def unknown_key(path: KeyPath, known: Collection[str], catalog: Catalog) -> str:
     """Return what to do with a key that there is not at ``path``; ``known``: the keys that there are."""
     key = str(path[-1]).lower()
@@ -208,7 +212,8 @@ def unknown_key(path: KeyPath, known: Collection[str], catalog: Catalog) -> str:
     hints: dict[str, str] = {}
     for place, part in _LEVELS:
         hints |= dict.fromkeys(part.model_fields, f"it is a key of {place}")
-    hints |= _option_hints(catalog) | _OTHER_KEYS
+    if len(path) == 1 or (path[0] == "containers" and len(path) <= OF_A_CONTAINER):
+        hints |= _option_hints(catalog) | _OTHER_KEYS
     for role in catalog.offered:
         hints[role] = f"a service stands in a container: containers: NAME: services: {role}:"
     return hints.get(key.partition("-")[0], close)

@@ -419,7 +419,7 @@ def place_of_secret(loaded: Loaded, name: str) -> SecretPlace:
 
 
 _PRINTED = (
-    r"/^[[:space:]]*\(export[[:space:]]\{{1,\}}\)\{{0,1\}}{}[[:space:]]*=/"
+    r"1s/^\xEF\xBB\xBF//;/^[[:space:]]*\(export[[:space:]]\{{1,\}}\)\{{0,1\}}{}[[:space:]]*=/"
     r"{{s/^[^=]*=[[:space:]]*//;s/[[:space:]]*$//;s/^\([\"']\)\(.*\)\1$/\2/;p;}}"
 )
 """The program for sed that prints the value of one line of a ``secrets.env`` as it is read here."""

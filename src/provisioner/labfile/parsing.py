@@ -214,7 +214,8 @@ class _Parse:
             if reference.kind in ("model", "models"):
                 hints[name] = hint
         for container, value in self.data["containers"].items():
-            for role in value.get("services", ()) if isinstance(value, dict) else ():
+            services = value.get("services") if isinstance(value, dict) else None
+            for role in services if isinstance(services, dict) else ():
                 hints |= dict.fromkeys((f"{container}/", f"{role}/"), f'write "{container}/{role}"')
         return hints
 
@@ -275,7 +276,8 @@ def _problems_of(
         path = tuple(step for step in fault["loc"] if step not in ("[key]", *FORMS))
         message, hint = _wording(fault["type"], fault.get("ctx", {}), fault["input"])
         if fault["type"] == "missing":
-            hint = {**MISSING, **hints}.get(str(path[-1]), "")
+            whole = (*base, *path)
+            hint = hints.get(str(path[-1]), MISSING.get((whole[0] if whole[1:] else "", path[-1]), ""))
         elif fault["type"] == "extra_forbidden":
             hint = unknown_key((*base, *path), _known_keys(model, path[:-1]), catalog)
         elif fault["type"] == "literal_error":

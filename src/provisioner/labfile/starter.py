@@ -127,8 +127,7 @@ def write_ignored(file: Path) -> tuple[Path, tuple[str, ...]]:
     """
     target = file.parent / ".gitignore"
     try:
-        target.touch()
-        before = content_of(target).decode(errors="replace")
+        before = content_of(target).decode(errors="replace") if target.exists() else ""
         there = {line.strip().strip("/") for line in before.splitlines()}
         lacking = tuple(line for line in IGNORED if line.strip("/") not in there)
         if lacking:

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from io import FileIO
@@ -121,7 +121,10 @@ def seconds_taken(place: Path) -> dict[tuple[str, str], float]:
     """Return how long each action on each target took the last time, by the journals in ``place``."""
     took: dict[tuple[str, str], float] = {}
     for file in sorted(place.glob("*.jsonl")):
-        for line in _lines(file):
+        lines: list[dict[str, Any]] = []
+        with suppress(OSError):  # another run may have deleted it just now
+            lines = _lines(file)
+        for line in lines:
             elapsed_s = line.get("elapsed_s")
             if line["type"] == "ApplyComplete" and isinstance(elapsed_s, float):
                 took[str(line.get("action")), str(line.get("target"))] = elapsed_s

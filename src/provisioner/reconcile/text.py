@@ -126,7 +126,7 @@ def needs_line(plan: Plan) -> str:
         "{:.1f} GiB to be downloaded": sum(one.download for one in built) / GIB,
         "about {} minutes of a processor, unless the cache has what it compiles": sum(one.minutes for one in built),
     }
-    parts = ", ".join(words.format(number) for words, number in sums.items() if number)
+    parts = ", ".join(words.format(number) for words, number in sums.items() if round(number, 1))
     return f"New: {parts}." if parts else ""
 
 

@@ -11,7 +11,7 @@ from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import ModelFile, problems, resolve
 from provisioner.lab.opening.model_files import Found, find_models, missing_files, read_headers
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
-from provisioner.lab.rules import card_problems, model_option_problems, warnings
+from provisioner.lab.rules import card_problems, model_option_problems, warnings, weak_passwords
 from provisioner.labfile.loader import Loaded, Needs, load
 from provisioner.labfile.spec import Model, Spec
 from provisioner.models.header import Header
@@ -152,7 +152,8 @@ def open_lab(
         opened.append((resolved, stacks))
         options = model_option_problems(resolved)
         wheels = _stack_problems(resolved, stacks)
-        return [*problems(resolved), *wheels, *missing_files(spec.models), *broken, *unreadable, *options]
+        weak = weak_passwords(resolved) if needs == "all" else ()  # a lab that has one can be stopped and deleted
+        return [*problems(resolved), *weak, *wheels, *missing_files(spec.models), *broken, *unreadable, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules, content=content)
     resolved, stacks = opened[-1]  # with the secrets that only a command gives, where there are such
