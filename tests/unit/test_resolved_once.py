@@ -85,12 +85,12 @@ def test_with_a_card_it_is_resolved_twice_more(world: World, quickstart: Path, v
 def test_nothing_new_is_the_same_lab(quickstart: Path) -> None:
     lab = open_lab(quickstart)
     assert lab.on_hosts() is lab.resolved
-    assert lab.on_hosts({}, addresses={}, images={"llama": "debian/12"}) is lab.resolved
+    assert lab.on_hosts({}, addresses={}, images={"homelab-llama": "debian/12"}) is lab.resolved
     assert look_at_models(lab, {})[0].resolved is lab.resolved
     assert with_wheels(lab, lab.resolved, {}) is lab.resolved
 
 
 def test_what_hosts_tell_leaves_the_lab_as_it_was(quickstart: Path) -> None:
     lab = open_lab(quickstart)
-    assert lab.on_hosts({"llama": CARD}).containers["llama"].card == CARD
+    assert lab.on_hosts({"homelab-llama": CARD}).containers["homelab-llama"].card == CARD
     assert lab.on_hosts() is lab.resolved

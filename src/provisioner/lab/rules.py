@@ -465,7 +465,8 @@ def weak_passwords(lab: ResolvedLab) -> Iterator[Problem]:
             if not secret.is_known:
                 continue
             value = secret.reveal()
-            if value.lower().rstrip("0123456789.!?") in COMMON_PASSWORDS:
+            is_short_number = re.fullmatch("[0-9]{,11}", value)
+            if is_short_number or value.lower().rstrip("0123456789.!?") in COMMON_PASSWORDS:
                 yield service.problem(place, "the value is one of the passwords that are tried first", _GENERATE)
             elif len(value) < SHORTEST_PASSWORD:
                 yield service.problem(place, f"the value has fewer than {SHORTEST_PASSWORD} characters", _GENERATE)

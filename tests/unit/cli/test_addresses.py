@@ -69,7 +69,7 @@ def test_up_that_changes_nothing_and_status_say_where_to_go_and_where_passwords_
         "url": "http://192.0.2.N:8090/",
         "user": "penny@home.example",
         "secret": "chat-word in secrets.env",
-        "next": "provision open chat",
+        "next": "provision open chat/open_webui",
     }
 
 
