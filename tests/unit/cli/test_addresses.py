@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.values.errors import UnavailableError
+from tests.raising import raising
 from tests.unit.cli.conftest import FILE, GATEWAY_KEY, World
 
 WORD = "canary-password-of-the-chat"
@@ -131,6 +133,7 @@ def test_with_a_screen_the_browser_gets_the_address(
         f"export GATEWAY_KEY='{GATEWAY_KEY}'",
         f'# GATEWAY_KEY=sk-old\n  gateway_key="{GATEWAY_KEY}"\r',
         f"another_gateway_key=sk-other\ngateway_key={GATEWAY_KEY}",
+        f"\ufeffgateway_key={GATEWAY_KEY}",
     ],
 )
 def test_a_shell_that_takes_the_clients_settings_has_the_key(
@@ -159,3 +162,22 @@ def key_after(settings: str) -> str:
     script = f'{settings}\nprintf %s "$OPENAI_API_KEY"'
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True, timeout=20)
     return done.stdout
+
+
+def test_up_that_cannot_ask_for_addresses_has_been_done_all_the_same(
+    up: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = raising(UnavailableError("Unable to reach host box"))
+    monkeypatch.setattr("provisioner.cli.gateways.asked_addresses", away)
+    answer = up.command("up", "--yes")
+    assert answer.code == 0
+    assert "Unable to say where to go" in answer.err
+    assert "Unable to reach host box" in answer.err
+
+
+def test_a_lab_with_a_weak_password_can_be_stopped_and_deleted(people: World, lab: Path) -> None:
+    (lab.parent / "secrets.env").write_text("chat-word = 'password1'\n")
+    assert people.command("validate").code == 64
+    assert people.command("up", "--yes").code == 64
+    assert people.command("down", "--yes").code == 0
+    assert people.command("destroy", "--yes", "--lab", "homelab").code == 0

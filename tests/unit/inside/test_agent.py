@@ -324,6 +324,18 @@ def test_a_password_that_was_removed_locked_or_changed_is_drift(
     assert "$y$" not in (Path(agent.FOLDER) / "role.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("line", ["\n", "+\n", "penny\n", "+::::::::\n"])
+def test_lines_of_shadow_that_are_no_accounts_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    write(tmp_path / "shadow", f"{line}penny:$y$j9T$a$b:1::::::\n")
+    monkeypatch.setattr(agent, "SHADOW", str(tmp_path / "shadow"))
+    write_stamps({"compare": [], "stamps": [stamp(managed={"passwords": ["penny"]})]})
+    assert looked()["stamps"]["role"]["changed"] == []
+    (tmp_path / "shadow").unlink()
+    assert looked()["stamps"]["role"]["changed"] == [["passwords", "penny", "has another password"]]
+
+
 def test_a_change_that_a_role_leaves_says_so_before_it_runs() -> None:
     drop_ins = "/etc/systemd/system/x.service.d/by-hand.conf"
     before: dict[str, dict[str, Any]] = {

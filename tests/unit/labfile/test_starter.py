@@ -14,6 +14,7 @@ from provisioner.labfile.loader import load
 from provisioner.labfile.starter import write_ignored, write_missing_secrets, write_starter
 from provisioner.values.errors import InputError
 from tests.case_files import read_cases
+from tests.raising import raising
 
 CASES = read_cases("starter")
 
@@ -125,6 +126,12 @@ def test_git_is_told_what_it_has_to_leave_out(before: str | None, after: str, ad
     assert write_ignored(FILE) == (ignore, added)
     assert ignore.read_bytes() == after.encode("latin-1")
     assert write_ignored(FILE) == (ignore, ())
+
+
+def test_a_gitignore_that_lacks_nothing_is_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".gitignore").write_text("secrets.env\n.provision/\n")
+    monkeypatch.setattr(Path, "touch", raising(PermissionError(errno.EACCES, "Permission denied")))
+    assert write_ignored(FILE) == (Path(".gitignore"), ())
 
 
 def test_a_gitignore_that_cannot_be_written_is_named() -> None:

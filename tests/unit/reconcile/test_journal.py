@@ -122,6 +122,7 @@ def test_who_begins_is_told_how_long_it_took_the_last_time(tmp_path: Path) -> No
     hostile = tmp_path / "journal" / "99990101T000000.000000-1.jsonl"
     lines = ['{"type": "begin", "verb": "up"}', '{"type": "ApplyComplete", "elapsed_s": "long", "target": ["x"]}', "{"]
     hostile.write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "journal" / "99990102T000000.000000-1.jsonl").mkdir()
     said: list[Event] = []
     with recording(tmp_path, "up", said.append) as emit:
         emit(ApplyStart("llama_cpp", "build"))
