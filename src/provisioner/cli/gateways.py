@@ -138,14 +138,21 @@ def say_endpoints(session: Session, lab: Lab, addresses: Mapping[str, str | None
 
 
 def asked_addresses(lab: Lab, providers: Mapping[str, Provider], names: Collection[str] = ()) -> dict[str, str | None]:
-    """Ask the hosts for addresses of containers that no door and no host stands before; those with them need none."""
+    """Ask the hosts for addresses of containers that no door and no host stands before; those with them need none.
+
+    Of a container whose host is not among the ``providers`` none is known.
+    """
     from provisioner.lab.resolved import host_name
     from provisioner.reconcile import observe
 
     containers = lab.resolved.containers
-    asked = {host_name(containers[one.service.container]) for one in _named(lab, names) if not _is_reached(lab, one)}
-    actual = observe.observe(lab.name, {host: providers[host] for host in sorted(asked)})
-    return {instance.name: instance.address for instance in actual.instances}
+    hosts = {
+        name: host_name(containers[name])
+        for name in sorted({one.service.container for one in _named(lab, names) if not _is_reached(lab, one)})
+    }
+    asked = {host: providers[host] for host in sorted(set(hosts.values()) & providers.keys())}
+    actual = observe.observe(lab.name, asked)
+    return dict.fromkeys(hosts) | {instance.name: instance.address for instance in actual.instances}
 
 
 def _named(lab: Lab, names: Collection[str]) -> Iterator[Endpoint]:

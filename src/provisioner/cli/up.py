@@ -38,8 +38,9 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
     outcome = bring_up(lab, effects, wishes, How(full=full, rollback=not no_rollback))
     if not outcome.applied:
         return session.console.fail(DECLINED)
-    try:
-        addresses = asked_addresses(lab, effects.providers, words.names)
+    try:  # a run that changes nothing asks no host again: those of doors and of hosts are known without
+        providers = {} if outcome.plan.is_empty else effects.providers
+        addresses = asked_addresses(lab, providers, words.names)
     except ProvisionError as error:  # what was done is done, and proved
         session.console.emit(Diagnostic("warning", "Unable to say where to go", error.message))
         return ExitCode.DONE

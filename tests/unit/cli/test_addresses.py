@@ -57,13 +57,16 @@ def numbered(text: str) -> str:
     return re.sub(r"192\.0\.2\.\d+", "192.0.2.N", text)
 
 
-def test_up_that_changes_nothing_and_status_say_where_to_go_and_where_passwords_lie(people: World) -> None:
-    again = people.done("up", "--yes").printed
-    assert numbered(again) == people.snapshot
-    where = again[again.index("\nADDRESS") :]
-    assert people.done("status").printed.endswith(where)
-    assert WORD not in again
-    endpoint = people.done("up", "--yes", "--json").of("endpoint")[1]
+def test_up_and_status_say_where_to_go_and_where_passwords_lie(people: World) -> None:
+    there = people.done("status").printed
+    assert numbered(there) == people.snapshot
+    where = there[there.index("\nADDRESS") :]
+    assert WORD not in there
+    assert "ADDRESS" not in people.done("up", "--yes").printed, "it asks no host again"
+    lab = Path("homelab.yml")
+    lab.write_text(lab.read_text().replace("connect:", "max_body: 8388608, connect:"))
+    assert people.done("up", "--yes").printed.partition("Up complete")[0].endswith(where)
+    endpoint = people.done("status", "--json").of("endpoint")[1]
     assert endpoint | {"url": numbered(endpoint["url"])} == {
         "type": "endpoint",
         "service": "chat/open_webui",
@@ -86,8 +89,8 @@ def test_the_name_of_the_door_stands_in_place_of_an_address(
     monkeypatch.setenv("PROVISION_SECRET_AUTHORITY", "canary-authority-of-the-lab")
     people.done("up", "--yes")
     told = people.done("up", "--yes", "--json").of("endpoint")
-    urls = {one["service"]: numbered(one["url"]) for one in told}
-    assert urls == {"gateway/litellm": "http://192.0.2.N:4000/v1", "chat/open_webui": "https://chat.home.example/"}
+    urls = {one["service"]: one["url"] for one in told}
+    assert urls == {"gateway/litellm": "", "chat/open_webui": "https://chat.home.example/"}, "it asks no host again"
 
 
 def test_what_does_not_run_has_no_address(people: World) -> None:
@@ -165,10 +168,11 @@ def key_after(settings: str) -> str:
 
 
 def test_up_that_cannot_ask_for_addresses_has_been_done_all_the_same(
-    up: World, monkeypatch: pytest.MonkeyPatch
+    up: World, lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = raising(UnavailableError("Unable to reach host box"))
     monkeypatch.setattr("provisioner.cli.gateways.asked_addresses", away)
+    lab.write_text(lab.read_text().replace("  gateway:\n", "  gateway:\n    cpu: 1\n"))
     answer = up.command("up", "--yes")
     assert answer.code == 0
     assert "Unable to say where to go" in answer.err
