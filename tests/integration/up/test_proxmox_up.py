@@ -117,7 +117,7 @@ def test_then_there_is_nothing_to_do_and_one_command_tells(lab: Lab, pve_host: P
     assert entered == list(dict.fromkeys(entered)) != [], "each container is entered once"
     assert len(pve_host.pct.asked) == by_pct
     assert ran.code == 0, ran.err
-    assert {line["type"] for line in ran.lines} == {"version", "check", "endpoint", "summary"}
+    assert {line["type"] for line in ran.lines} - {"endpoint"} == {"version", "check", "summary"}
     assert set((lab.folder / ".provision/logs").iterdir()) == before, "Ansible was not run"
 
 

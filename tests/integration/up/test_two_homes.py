@@ -140,7 +140,7 @@ def test_the_gateway_of_one_home_asks_the_engine_of_the_other(
 def test_then_one_command_over_ssh_tells_that_nothing_is_to_be_done(lab: Lab, pve_host: PveHost) -> None:
     logs, commands = set((lab.folder / ".provision/logs").iterdir()), pve_host.ssh.commands
     ran = lab.succeeded("up", "--json")
-    assert {line["type"] for line in ran.lines} == {"version", "check", "endpoint", "summary"}
+    assert {line["type"] for line in ran.lines} - {"endpoint"} == {"version", "check", "summary"}
     assert pve_host.ssh.commands == commands + 1
     assert set((lab.folder / ".provision/logs").iterdir()) == logs, "Ansible was not run"
 
