@@ -74,7 +74,7 @@ COMMON_OPTIONS = {
     "-v, --verbose": "Say every step; show the traceback of an unforeseen error.",
     "-h, --help": "Show this message and exit.",
 }
-"""What every verb takes, which the help of the program says once."""
+"""The options of every verb, which the help of the program says once."""
 EPILOG = """\b
 FILE is an argument that ends in .yml or .yaml; without one it is homelab.yml.
 Every option has an environment variable, shown in the help of each verb.

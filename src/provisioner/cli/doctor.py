@@ -59,7 +59,7 @@ def _of_this_machine(session: Session) -> tuple[Diagnosis, ...]:
 
 
 def _of_lab(session: Session, file: Path, *, fix: bool) -> tuple[Diagnosis, ...]:
-    """What was seen of the file's hosts, after what is safe was done about it."""
+    """Return the diagnoses of the file's hosts, after what is safe was done about them."""
     from provisioner.doctor import examine
     from provisioner.values.events import Diagnostic
 

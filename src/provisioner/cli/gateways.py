@@ -163,7 +163,7 @@ def _named(lab: Lab, names: Collection[str]) -> Iterator[Endpoint]:
 
 
 def _is_reached(lab: Lab, endpoint: Endpoint) -> bool:
-    """Whether the file alone says where people reach it."""
+    """Return True where the file alone says the address at which people reach the service."""
     return bool(endpoint.site) or _lan_address(lab, endpoint) is not None
 
 

@@ -35,7 +35,7 @@ class Row:
     state: State = ""
     is_role: bool = False
     last_s: float | None = None
-    """How long it took the last time."""
+    """Seconds that the same work took the last time."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Block:
 
     @property
     def is_working(self) -> bool:
-        """Whether something is done in it at this moment."""
+        """Return True while something is done in the block."""
         role = self._working
         return not self.state and (role is None or role.until is None)
 

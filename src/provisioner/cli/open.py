@@ -82,7 +82,7 @@ def _open_page(session: Session, url: str, user: str = "", secret: str = "") -> 
 
 
 def _has_screen() -> bool:
-    """Whether this session has a screen on which programs can open windows."""
+    """Return True where this session has a screen on which programs can open windows."""
     return any(os.environ.get(name) for name in SCREENS) or sys.platform != "linux"
 
 
@@ -171,7 +171,7 @@ def _started(found: Client) -> str:
 
 
 def _desktop(session: Session, lab: Lab, service: ResolvedService) -> Desktop:
-    """Where the desktop answers now; raises ``PreflightError`` where its container does not run."""
+    """Return the address of the desktop; raises ``PreflightError`` where its container does not run."""
     address = address_of(session, lab, service.container, is_on_lan=service.is_on_lan)
     screen = knowledge_of(service.role).screen(service)
     return Desktop(

@@ -104,7 +104,7 @@ def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...
 
 
 def examine_machine(provider: Provider) -> tuple[Diagnosis, ...]:
-    """What was seen of this machine where there is no file of a lab yet."""
+    """Return the diagnoses of this machine where there is no file of a lab yet."""
     return hosts.diagnoses(provider.examine(frozenset(), ""))
 
 

@@ -274,7 +274,7 @@ _WAY_PROBLEMS: Mapping[str, str] = {
 
 
 def way_diagnoses(container: str, answer: str) -> tuple[Diagnosis, ...]:
-    """How far the container got that gave this answer to ``SCRIPT``; nothing of one that was not asked."""
+    """Yield the diagnosis of the way out, by a container's answer to ``SCRIPT``; nothing of one that was not asked."""
     word, _, said = answer.partition("\n")[0].partition(" ")
     state, _, name = said.partition(" ")
     if word != "way":

@@ -109,7 +109,7 @@ class ResolvedLab:
     engines: tuple[Engine, ...]
     """The services that answer completions, in the order of the file."""
     uses: tuple[Use, ...]
-    """Who asks whom among the services, each once for a kind of option."""
+    """Yield each use of a service by another one, once for a kind of option."""
     used_over_lan: Mapping[Address, tuple[Address, ...]]
     """The services that containers of other hosts use, each with its users there."""
 

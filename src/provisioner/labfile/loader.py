@@ -388,7 +388,7 @@ def named_secret(loaded: Loaded, name: str) -> Secret:
 
 @dataclass(frozen=True, slots=True)
 class SecretPlace:
-    """Where the value of a secret lies, in words, and a shell's command that prints it ("" where none is needed)."""
+    """The place of a secret's value, in words, and a shell's command that prints it ("" where none is needed)."""
 
     words: str
     command: str = ""

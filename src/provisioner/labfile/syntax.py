@@ -101,7 +101,7 @@ class _Fault:
 
     @property
     def before(self) -> str:
-        """What stands before it in its line."""
+        """The text before the mark in its line."""
         return self.lines[self.line][: self.column]
 
     def tokens(self) -> list[Token]:
@@ -142,7 +142,7 @@ def _unknown(said: str) -> tuple[str, str]:
 
 
 def _quote_that_runs_on(fault: _Fault) -> Place | None:
-    """Where a quoted text begins that ends in the line of the fault, and began in one before: its end is missing."""
+    """Return the beginning of a quoted text whose end is missing: it began before the line of the fault."""
     for token in fault.tokens():
         is_quoted = getattr(token, "style", None) in _QUOTES
         if is_quoted and token.start_mark.line < token.end_mark.line == fault.line:

@@ -78,7 +78,8 @@ def ensure_artifacts(
         finally:
             turns.end()
         missing = [artifact for artifact in missing if artifact not in ours]
-        time.sleep(WAIT_S if missing else 0)
+        if missing:
+            time.sleep(WAIT_S)  # between two looks at what another run makes: no host tells when it is there
 
 
 def _make(artifacts: Sequence[Artifact], turns: _Turns, run_playbook: RunPlaybook, folder: Path) -> None:

@@ -55,7 +55,7 @@ def locked(provider: Provider, lab: str, verb: str, volume: str, say: Callable[[
     lease = Lease(terms)
     try:
         take(provider, terms, lease)
-    except BaseException:
+    except BaseException:  # an interrupted run, too, leaves no lock that it has half taken
         lease.release()
         raise
     return lease

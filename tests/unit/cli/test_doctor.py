@@ -194,7 +194,7 @@ class Machine(Looked):
 def test_how_far_the_first_container_gets_is_told_once(world: World) -> None:
     def program(_c: Container, command: Sequence[str], _in: bytes, environment: Mapping[str, str]) -> Execution:
         assert command[-1] == SCRIPT
-        return Execution(0, b"way cut deb.debian.org\nlists none\n" if environment else b"lists none\n", b"")
+        return Execution(0, b"way cut packages.example\nlists none\n" if environment else b"lists none\n", b"")
 
     world.done("up", "--yes")
     world.host.programs["sh"] = program
